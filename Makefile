@@ -1,0 +1,55 @@
+# Homeostat. The two commands of the README are `make up` and `make test`; everything sets itself up.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+UV := .venv/bin/uv
+RUN := .venv/bin/
+
+help: ## Show what can be made
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+# requirements.lock decides which versions are installed, by hash; pip brings uv, uv brings the rest.
+.venv/ready: pyproject.toml requirements.lock
+	@test -x $(UV) || $(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(v < (3, 11) and \
+	  "$(PYTHON) is Python %d.%d, and 3.11 or later is needed: say which with PYTHON=..." % v[:2])'
+	@test -x $(UV) || { $(PYTHON) -m venv .venv && $(RUN)pip install --quiet --disable-pip-version-check uv; }
+	@VIRTUAL_ENV=$(CURDIR)/.venv $(UV) pip install --quiet --require-hashes -r requirements.lock
+	@VIRTUAL_ENV=$(CURDIR)/.venv $(UV) pip install --quiet --no-deps --editable .
+	@touch $@
+
+lock: .venv/ready ## Choose the newest versions that fit, and pin them
+	@$(UV) lock --quiet --upgrade
+	@$(UV) export --quiet --frozen --no-emit-project --no-header --no-annotate --format requirements-txt -o requirements.lock
+
+up: .venv/ready ## Start the control plane with a live example
+	@$(RUN)homeostat up --demo
+
+tools: .venv/ready
+	@scripts/test-tools
+
+test: tools ## Install what the tests need, and run them all
+	@$(RUN)python -m pytest -n 2 --dist worksteal
+
+check: .venv/ready ## Lint, types, import contracts
+	@$(RUN)ruff check src tests benchmarks scripts
+	@$(RUN)mypy
+	@$(RUN)lint-imports
+
+bench: .venv/ready ## Measure; prints a table and writes JSON under benchmarks/results/
+	@$(RUN)python benchmarks/store.py
+	@$(RUN)python benchmarks/run.py
+
+torture: .venv/ready ## Kill the store again and again under load (minutes)
+	@HOMEOSTAT_TORTURE=200 $(RUN)python -m pytest tests/store/test_torture.py -q --timeout=0
+
+fuzz: .venv/ready ## Throw hostile requests at the API (minutes)
+	@HOMEOSTAT_FUZZ_REQUESTS=200000 $(RUN)python -m pytest tests/fuzz -q --timeout=3600
+
+SEEDS ?= 100000
+sim: .venv/ready ## Storms by seed: SEEDS of them (a night)
+	@$(RUN)python -m homeostat.sim --seeds 0:$(SEEDS) --jobs 2
+
+clean: ## Forget the environment and caches
+	@rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+
+.PHONY: help lock up tools test check bench torture fuzz sim clean
