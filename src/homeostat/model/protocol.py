@@ -1,0 +1,21 @@
+"""What client and server agree on beside objects: media types, limits, and marks in a stream."""
+
+from __future__ import annotations
+
+JSON = "application/json"
+YAML = "application/yaml"
+YAML_TYPES = frozenset({YAML, "application/x-yaml", "text/yaml"})
+"""Every name under which YAML is sent and asked for."""
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+"""Kubernetes' own binary form, in which Go clients send built-in kinds."""
+
+JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
+
+BODY_LIMIT = 3 * 1024 * 1024
+"""Bytes of a request's body, as kube-apiserver limits them; by it is measured what grows from a body, too."""
+
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+"""The annotation of the bookmark that ends the initial events of a watch."""
