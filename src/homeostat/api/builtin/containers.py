@@ -1,0 +1,275 @@
+"""A container: its defaults and what upstream checks of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from homeostat.api.builtin.checks import (
+    INT32_MAX,
+    PROTOCOLS,
+    canonical_quantities,
+    config_key_problems,
+    container_resource_name,
+    label_name,
+    not_negative,
+    port_name_problems,
+    port_number,
+    port_number_or_name,
+    resource_amounts,
+)
+from homeostat.api.builtin.declare import fill
+from homeostat.model.errors import FieldError
+
+Container = dict[str, Any]
+
+_PULL = ("Always", "IfNotPresent", "Never")
+_PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
+_HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc")
+_LIFECYCLE_HANDLERS = ("exec", "httpGet", "tcpSocket", "sleep")
+_ENV_SOURCES = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef")
+_ENV_NAME_WORDS = "a valid environment variable name must consist only of printable ASCII characters other than '='"
+_MESSAGE_POLICIES = ("File", "FallbackToLogsOnError")
+
+
+def default_container(container: Container, kind: str, version: str) -> None:
+    """Fills in what upstream fills in for a container, and rewrites its amounts as they are stored."""
+    fill(
+        container,
+        terminationMessagePath="/dev/termination-log",
+        terminationMessagePolicy="File",
+        imagePullPolicy=pull_policy(container.get("image") or ""),
+        resources={},
+    )
+    for part in ("limits", "requests"):
+        canonical_quantities(container["resources"].get(part), kind, version)
+    for port in container.get("ports") or ():
+        fill(port, protocol="TCP")
+    for variable in container.get("env") or ():
+        if reference := (variable.get("valueFrom") or {}).get("fieldRef"):
+            fill(reference, apiVersion="v1")
+    for name in _PROBES:
+        if (probe := container.get(name)) is not None:
+            _default_probe(probe)
+    for hook in ("postStart", "preStop"):
+        _default_http((container.get("lifecycle") or {}).get(hook) or {})
+
+
+def _default_probe(probe: dict[str, Any]) -> None:
+    for field, value in (
+        ("timeoutSeconds", 1),
+        ("periodSeconds", 10),
+        ("successThreshold", 1),
+        ("failureThreshold", 3),
+    ):
+        if not probe.get(field):
+            probe[field] = value
+    _default_http(probe)
+
+
+def _default_http(handler: dict[str, Any]) -> None:
+    if (request := handler.get("httpGet")) is not None:
+        fill(request, path="/", scheme="HTTP")
+
+
+def pull_policy(image: str) -> str:
+    """Always for what may move (`:latest` or no tag), else IfNotPresent; a digest never moves."""
+    if "@" in image:
+        return "IfNotPresent"
+    _, colon, tag = image.rpartition("/")[2].partition(":")
+    return "Always" if not colon or tag == "latest" else "IfNotPresent"
+
+
+def container_errors(
+    container: Mapping[str, Any], path: str, names: set[str], volumes: frozenset[str], *, init: bool
+) -> list[FieldError]:
+    """What is wrong with one container. `names` are those taken so far, and grow; `volumes` can be mounted."""
+    errors: list[FieldError] = []
+    name = container.get("name") or ""
+    errors += label_name(name, f"{path}.name") if name else [FieldError.required(f"{path}.name")]
+    if name in names:
+        errors.append(FieldError.duplicate(f"{path}.name", name))
+    names.add(name)
+    if not container.get("image"):
+        errors.append(FieldError.required(f"{path}.image"))
+    restartable = init and container.get("restartPolicy") == "Always"
+    for hook, handler in (container.get("lifecycle") or {}).items():
+        if hook in ("postStart", "preStop") and handler is not None:
+            errors += _handler_errors(handler, f"{path}.lifecycle.{hook}", _LIFECYCLE_HANDLERS)
+    for probe_name in _PROBES:
+        if (probe := container.get(probe_name)) is not None:
+            errors += _probe_errors(probe, f"{path}.{probe_name}", once=probe_name != "readinessProbe")
+            if init and not restartable:
+                errors.append(FieldError.forbidden(f"{path}.{probe_name}", _ONLY_SIDECARS))
+    if container.get("terminationMessagePolicy") not in _MESSAGE_POLICIES:
+        detail = "must be 'File' or 'FallbackToLogsOnError'"
+        policy = container.get("terminationMessagePolicy")
+        errors.append(FieldError.invalid(f"{path}.terminationMessagePolicy", policy, detail))
+    errors += identity_errors(container.get("securityContext") or {}, f"{path}.securityContext")
+    errors += _port_errors(container.get("ports") or (), f"{path}.ports")
+    errors += _env_errors(container.get("env") or (), f"{path}.env")
+    errors += _env_from_errors(container.get("envFrom") or (), f"{path}.envFrom")
+    errors += _mount_errors(container.get("volumeMounts") or (), f"{path}.volumeMounts", volumes)
+    policy = container.get("imagePullPolicy")
+    if policy not in _PULL:
+        errors.append(FieldError.not_supported(f"{path}.imagePullPolicy", policy, _PULL))
+    return errors + resource_errors(container.get("resources") or {}, f"{path}.resources")
+
+
+_ONLY_SIDECARS = "may not be set for init containers without restartPolicy=Always"
+
+
+def identity_errors(context: Mapping[str, Any], path: str) -> list[FieldError]:
+    """What is wrong with the user and group that a security context names."""
+    return [
+        FieldError.invalid(f"{path}.{field}", context[field], f"must be between 0 and {INT32_MAX}, inclusive")
+        for field in ("runAsUser", "runAsGroup")
+        if context.get(field) is not None and not 0 <= context[field] <= INT32_MAX
+    ]
+
+
+def resource_errors(resources: Mapping[str, Any], path: str) -> list[FieldError]:
+    """What is wrong with limits and requests: unknown names, negative amounts, a request above its limit."""
+    limits, errors = resource_amounts(resources.get("limits"), f"{path}.limits", container_resource_name)
+    requests, more = resource_amounts(resources.get("requests"), f"{path}.requests", container_resource_name)
+    errors += more
+    for name, wanted in requests.items():
+        limit = limits.get(name)
+        extended = "/" in name and not name.startswith("kubernetes.io/")
+        if limit is None:
+            if extended:
+                errors.append(
+                    FieldError.required(f"{path}.limits", "Limit must be set for non overcommitable resources")
+                )
+        elif extended and wanted != limit:
+            errors.append(
+                FieldError.invalid(f"{path}.requests", str(wanted), f"must be equal to {name} limit of {limit}")
+            )
+        elif wanted > limit:
+            detail = f"must be less than or equal to {name} limit of {limit}"
+            errors.append(FieldError.invalid(f"{path}.requests", str(wanted), detail))
+    return errors
+
+
+def _port_errors(ports: Sequence[Mapping[str, Any]], path: str) -> list[FieldError]:
+    errors: list[FieldError] = []
+    names: set[str] = set()
+    for index, port in enumerate(ports):
+        where = f"{path}[{index}]"
+        if name := port.get("name"):
+            if problems := port_name_problems(name):
+                errors += [FieldError.invalid(f"{where}.name", name, p) for p in problems]
+            elif name in names:
+                errors.append(FieldError.duplicate(f"{where}.name", name))
+            names.add(name)
+        if not port.get("containerPort"):
+            errors.append(FieldError.required(f"{where}.containerPort"))
+        else:
+            errors += port_number(port["containerPort"], f"{where}.containerPort")
+        if port.get("hostPort"):
+            errors += port_number(port["hostPort"], f"{where}.hostPort")
+        if port.get("protocol") not in PROTOCOLS:
+            errors.append(FieldError.not_supported(f"{where}.protocol", port.get("protocol"), PROTOCOLS))
+    return errors
+
+
+def env_name_problems(name: str) -> list[str]:
+    """Why this is no name of an environment variable."""
+    return [] if all(" " <= c <= "~" and c != "=" for c in name) else [_ENV_NAME_WORDS]
+
+
+def _env_errors(variables: Sequence[Mapping[str, Any]], path: str) -> list[FieldError]:
+    errors: list[FieldError] = []
+    for index, variable in enumerate(variables):
+        where = f"{path}[{index}]"
+        name = variable.get("name") or ""
+        if not name:
+            errors.append(FieldError.required(f"{where}.name"))
+        errors += [FieldError.invalid(f"{where}.name", name, p) for p in env_name_problems(name)]
+        if (source := variable.get("valueFrom")) is not None:
+            errors += _env_source_errors(source, variable.get("value"), f"{where}.valueFrom")
+    return errors
+
+
+def _env_source_errors(source: Mapping[str, Any], value: Any, path: str) -> list[FieldError]:
+    given = [field for field in source if source[field] is not None]
+    if not given:
+        listed = "`fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`"
+        return [FieldError.invalid(path, "", f"must specify one of: {listed}")]
+    errors: list[FieldError] = []
+    for field in ("configMapKeyRef", "secretKeyRef"):
+        if (reference := source.get(field)) is not None:
+            key = reference.get("key") or ""
+            if not reference.get("name"):
+                errors.append(FieldError.required(f"{path}.{field}.name"))
+            if not key:
+                errors.append(FieldError.required(f"{path}.{field}.key"))
+            else:
+                errors += [FieldError.invalid(f"{path}.{field}.key", key, p) for p in config_key_problems(key)]
+    if (reference := source.get("fieldRef")) is not None and not reference.get("fieldPath"):
+        errors.append(FieldError.required(f"{path}.fieldRef.fieldPath"))
+    if value:
+        errors.append(FieldError.invalid(path, "", "may not be specified when `value` is not empty"))
+    elif len(given) > 1:
+        errors.append(FieldError.invalid(path, "", "may not have more than one field specified at a time"))
+    return errors
+
+
+def _env_from_errors(sources: Sequence[Mapping[str, Any]], path: str) -> list[FieldError]:
+    errors: list[FieldError] = []
+    for index, source in enumerate(sources):
+        where = f"{path}[{index}]"
+        given = [field for field in ("configMapRef", "secretRef") if source.get(field) is not None]
+        for field in given:
+            if not source[field].get("name"):
+                errors.append(FieldError.required(f"{where}.{field}.name"))
+        if not given:
+            errors.append(FieldError.invalid(where, "", "must specify one of: `configMapRef` or `secretRef`"))
+        elif len(given) > 1:
+            errors.append(FieldError.invalid(where, "", "may not have more than one field specified at a time"))
+    return errors
+
+
+def _mount_errors(mounts: Sequence[Mapping[str, Any]], path: str, volumes: frozenset[str]) -> list[FieldError]:
+    errors: list[FieldError] = []
+    places: set[str] = set()
+    for index, mount in enumerate(mounts):
+        where = f"{path}[{index}]"
+        name, place = mount.get("name") or "", mount.get("mountPath") or ""
+        if not name:
+            errors.append(FieldError.required(f"{where}.name"))
+        if name not in volumes:
+            errors.append(FieldError.not_found(f"{where}.name", name))
+        if not place:
+            errors.append(FieldError.required(f"{where}.mountPath"))
+        if place in places:
+            errors.append(FieldError.invalid(f"{where}.mountPath", place, "must be unique"))
+        places.add(place)
+    return errors
+
+
+def _probe_errors(probe: Mapping[str, Any], path: str, *, once: bool) -> list[FieldError]:
+    errors = _handler_errors(probe, path, _HANDLERS)
+    for field in ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"):
+        errors += not_negative(probe.get(field), f"{path}.{field}")
+    if once and probe.get("successThreshold") != 1:
+        errors.append(FieldError.invalid(f"{path}.successThreshold", probe.get("successThreshold"), "must be 1"))
+    return errors
+
+
+def _handler_errors(handler: Mapping[str, Any], path: str, kinds: Sequence[str]) -> list[FieldError]:
+    given = [name for name in kinds if handler.get(name) is not None]
+    if not given:
+        return [FieldError.required(path, "must specify a handler type")]
+    first, *others = given
+    action = handler[first]
+    errors = [FieldError.forbidden(f"{path}.{name}", "may not specify more than 1 handler type") for name in others]
+    if first == "exec" and not action.get("command"):
+        errors.append(FieldError.required(f"{path}.exec.command"))
+    elif first in ("httpGet", "tcpSocket"):
+        errors += port_number_or_name(action.get("port"), f"{path}.{first}.port")
+        if first == "httpGet" and action.get("scheme") not in ("HTTP", "HTTPS"):
+            errors.append(FieldError.not_supported(f"{path}.httpGet.scheme", action.get("scheme"), ("HTTP", "HTTPS")))
+    elif first == "grpc":
+        errors += port_number(action.get("port") or 0, f"{path}.grpc.port")
+    return errors

@@ -1,0 +1,156 @@
+"""What a pod is made of: the defaults and checks that pods and all templates of pods share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from homeostat.api.builtin.checks import (
+    INT32_MAX,
+    TAINT_EFFECTS,
+    canonical_quantities,
+    ip_address,
+    label_name,
+    one_of,
+    subdomain_name,
+)
+from homeostat.api.builtin.containers import container_errors, default_container, identity_errors
+from homeostat.api.builtin.declare import fill, section
+from homeostat.api.builtin.volumes import default_volume, volume_errors
+from homeostat.model.errors import FieldError
+from homeostat.model.names import annotation_errors, label_errors, label_value_problems, qualified_name_problems
+
+Spec = dict[str, Any]
+
+_RESTART = ("Always", "OnFailure", "Never")
+_DNS = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
+
+
+def default_pod_spec(spec: Spec, kind: str, version: str) -> None:
+    """Fills in what upstream fills in for any pod spec. `kind` and `version` name who holds it, for refusals."""
+    fill(
+        spec,
+        restartPolicy="Always",
+        dnsPolicy="ClusterFirst",
+        schedulerName="default-scheduler",
+        terminationGracePeriodSeconds=30,
+    )
+    if spec.get("securityContext") is None:
+        spec["securityContext"] = {}
+    account = spec.get("serviceAccountName") or spec.get("serviceAccount")
+    if account:
+        spec["serviceAccountName"] = spec["serviceAccount"] = account
+    for volume in spec.get("volumes") or ():
+        default_volume(volume)
+    for group in ("initContainers", "containers", "ephemeralContainers"):
+        for container in spec.get(group) or ():
+            default_container(container, kind, version)
+            if spec.get("hostNetwork"):
+                for port in container.get("ports") or ():
+                    fill(port, hostPort=port.get("containerPort", 0))
+    canonical_quantities(spec.get("overhead"), kind, version)
+
+
+def pod_spec_errors(spec: Mapping[str, Any], path: str) -> list[FieldError]:
+    """What is wrong with a pod spec."""
+    volumes, errors = volume_errors(spec.get("volumes") or (), f"{path}.volumes")
+    containers = spec.get("containers") or ()
+    if not containers:
+        errors.append(FieldError.required(f"{path}.containers"))
+    names: set[str] = set()
+    for group in ("containers", "initContainers"):
+        for index, container in enumerate(spec.get(group) or ()):
+            init = group == "initContainers"
+            errors += container_errors(container, f"{path}.{group}[{index}]", names, volumes, init=init)
+    errors += one_of(spec.get("restartPolicy"), _RESTART, f"{path}.restartPolicy")
+    errors += one_of(spec.get("dnsPolicy"), _DNS, f"{path}.dnsPolicy")
+    errors += label_errors(spec.get("nodeSelector") or {}, f"{path}.nodeSelector")
+    for index, secret in enumerate(spec.get("imagePullSecrets") or ()):
+        if not secret.get("name"):
+            errors.append(FieldError.required(f"{path}.imagePullSecrets[{index}].name"))
+    errors += _name_errors(spec, path)
+    errors += identity_errors(spec.get("securityContext") or {}, f"{path}.securityContext")
+    deadline = spec.get("activeDeadlineSeconds")
+    if deadline is not None and not 1 <= deadline <= INT32_MAX:
+        detail = f"must be between 1 and {INT32_MAX}, inclusive"
+        errors.append(FieldError.invalid(f"{path}.activeDeadlineSeconds", deadline, detail))
+    errors += toleration_errors(spec.get("tolerations") or (), f"{path}.tolerations")
+    for index, alias in enumerate(spec.get("hostAliases") or ()):
+        errors += ip_address(alias.get("ip", ""), f"{path}.hostAliases[{index}].ip")
+    errors += _spread_errors(spec.get("topologySpreadConstraints") or (), f"{path}.topologySpreadConstraints")
+    return errors
+
+
+def _name_errors(spec: Mapping[str, Any], path: str) -> list[FieldError]:
+    errors: list[FieldError] = []
+    for field in ("serviceAccountName", "nodeName", "priorityClassName", "runtimeClassName"):
+        if value := spec.get(field):
+            errors += subdomain_name(value, f"{path}.{field}")
+    for field in ("hostname", "subdomain"):
+        if value := spec.get(field):
+            errors += label_name(value, f"{path}.{field}")
+    return errors
+
+
+def toleration_errors(tolerations: Sequence[Mapping[str, Any]], path: str) -> list[FieldError]:
+    """What is wrong with a list of tolerations."""
+    errors: list[FieldError] = []
+    for index, toleration in enumerate(tolerations):
+        where = f"{path}[{index}]"
+        key, operator = toleration.get("key") or "", toleration.get("operator") or ""
+        value, effect = toleration.get("value") or "", toleration.get("effect") or ""
+        if key:
+            errors += [FieldError.invalid(f"{where}.key", key, p) for p in qualified_name_problems(key)]
+        elif operator != "Exists":
+            detail = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
+            errors.append(FieldError.invalid(f"{where}.operator", operator, detail))
+        if toleration.get("tolerationSeconds") is not None and effect != "NoExecute":
+            detail = "effect must be 'NoExecute' when `tolerationSeconds` is set"
+            errors.append(FieldError.invalid(f"{where}.effect", effect, detail))
+        if operator in ("Equal", ""):
+            if problems := label_value_problems(value):
+                errors.append(FieldError.invalid(f"{where}.operator", value, ";".join(problems)))
+        elif operator == "Exists":
+            if value:
+                detail = "value must be empty when `operator` is 'Exists'"
+                errors.append(FieldError.invalid(f"{where}.operator", toleration, detail))
+        else:
+            errors.append(FieldError.not_supported(f"{where}.operator", operator, ("Equal", "Exists")))
+        if effect and effect not in TAINT_EFFECTS:
+            errors.append(FieldError.not_supported(f"{where}.effect", effect, TAINT_EFFECTS))
+    return errors
+
+
+def _spread_errors(constraints: Sequence[Mapping[str, Any]], path: str) -> list[FieldError]:
+    errors: list[FieldError] = []
+    for index, constraint in enumerate(constraints):
+        where = f"{path}[{index}]"
+        skew = constraint.get("maxSkew") or 0
+        if skew <= 0:
+            errors.append(FieldError.invalid(f"{where}.maxSkew", skew, "must be greater than zero"))
+        if not constraint.get("topologyKey"):
+            errors.append(FieldError.required(f"{where}.topologyKey", "can not be empty"))
+        action = constraint.get("whenUnsatisfiable") or ""
+        if action not in ("DoNotSchedule", "ScheduleAnyway"):
+            allowed = ("DoNotSchedule", "ScheduleAnyway")
+            errors.append(FieldError.not_supported(f"{where}.whenUnsatisfiable", action, allowed))
+    return errors
+
+
+def default_template(owner: Spec, kind: str, version: str) -> None:
+    """Fills in the pod template of a workload's spec."""
+    default_pod_spec(section(section(owner, "template"), "spec"), kind, version)
+
+
+def template_errors(template: Mapping[str, Any], path: str) -> list[FieldError]:
+    """What is wrong with a pod template by itself."""
+    metadata, spec = template.get("metadata") or {}, template.get("spec") or {}
+    errors = [
+        *label_errors(metadata.get("labels") or {}, f"{path}.labels"),
+        *annotation_errors(metadata.get("annotations") or {}, f"{path}.annotations"),
+        *pod_spec_errors(spec, f"{path}.spec"),
+    ]
+    if spec.get("ephemeralContainers"):
+        detail = "ephemeral containers not allowed in pod template"
+        errors.append(FieldError.forbidden(f"{path}.spec.ephemeralContainers", detail))
+    return errors

@@ -1,0 +1,247 @@
+"""Garbage collection: what is owned goes when its owners go, exactly by uid, in the order the deleter asked for.
+
+An index of owner references is kept from every commit. A decision is made from what the store holds at that moment: an
+owner that cannot be looked up (its kind is not served) is unknown, and on unknown nothing is deleted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from homeostat.api.codec import metadata_of
+from homeostat.api.controllers.worker import Worker
+from homeostat.api.delete import DeleteOptions, remove
+from homeostat.api.resource import Object, Resource, split_key
+from homeostat.api.schema import FOREGROUND, ORPHAN
+from homeostat.model.errors import ApiError
+from homeostat.store import Event
+
+if TYPE_CHECKING:
+    from homeostat.api.plane import ControlPlane
+
+_OWNED = b'"ownerReferences":['
+_DELETING = b'"deletionTimestamp":'
+
+
+class _Owner(NamedTuple):
+    uid: str
+    kind: str
+    name: str
+    api_version: str
+    blocks: bool
+
+
+def _identity(value: bytes) -> tuple[str, list[_Owner]]:
+    """The uid and the owners in stored bytes."""
+    metadata = metadata_of(value)
+    owners = [
+        _Owner(o["uid"], o["kind"], o["name"], o["apiVersion"], o.get("blockOwnerDeletion") is True)
+        for o in metadata.get("ownerReferences", ())
+    ]
+    return metadata["uid"], owners
+
+
+class GarbageCollector:
+    """Follows owners to their dependents."""
+
+    def __init__(self, plane: ControlPlane) -> None:
+        self._plane = plane
+        self._worker = Worker("garbage-collector", self._look_at)
+        self._owners: dict[str, tuple[_Owner, ...]] = {}  # of a key
+        self._dependents: dict[str, set[str]] = {}  # keys, by the owner's uid
+        self._scan: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        self._plane.follower.follow_all(self._changed)
+        # The index of what was there before is built while requests are already served; work begins when it is whole.
+        self._scan = asyncio.get_running_loop().create_task(self._build())
+
+    async def _build(self) -> None:
+        await self._plane.follower.replay("", self._changed)
+        self._worker.start()
+
+    async def stop(self) -> None:
+        if self._scan is not None:
+            self._scan.cancel()
+            await asyncio.gather(self._scan, return_exceptions=True)
+        await self._worker.stop()
+
+    def _changed(self, event: Event) -> None:
+        key, value = event.key, event.value
+        owned = value is not None and _OWNED in value
+        anything_owned = bool(self._dependents)  # before the index forgets this very object
+        if owned or key in self._owners:
+            self._index(key, _identity(value)[1] if owned and value else [])
+            if owned:
+                self._worker.add(key)
+        if value is None:
+            if anything_owned and event.previous is not None:
+                uid, owners = _identity(event.previous)
+                for dependent in self._dependents.get(uid, ()):
+                    self._worker.add(dependent)
+                self._wake_owners(key, owners)
+        elif _DELETING in value:
+            self._worker.add(key)
+            if owned:
+                self._wake_owners(key, self._owners.get(key, ()))
+
+    def _index(self, key: str, owners: list[_Owner]) -> None:
+        before = self._owners.pop(key, ())
+        for owner in before:
+            dependents = self._dependents.get(owner.uid)
+            if dependents is not None:
+                dependents.discard(key)
+                if not dependents:
+                    del self._dependents[owner.uid]
+        if owners:
+            self._owners[key] = tuple(owners)
+            for owner in owners:
+                self._dependents.setdefault(owner.uid, set()).add(key)
+        # Who was let go of, or is no longer held up, may have waited for just that.
+        self._wake_owners(key, [o for o in before if o not in owners])
+
+    def _wake_owners(self, key: str, owners: Iterable[_Owner]) -> None:
+        """A dependent moved: an owner may have waited for it."""
+        for owner in owners:
+            found = self._owner_key(key, owner)
+            if found:
+                self._worker.add(found)
+
+    def _owner_key(self, key: str, owner: _Owner) -> str:
+        """Where an owner would live; empty where its kind is not served or it cannot own this."""
+        resource = self._plane.registry.by_kind(owner.api_version, owner.kind)
+        if resource is None:
+            return ""
+        namespace = self._locate(key)[1]
+        if resource.namespaced and not namespace:
+            return ""
+        return resource.key(namespace, owner.name)
+
+    def _locate(self, key: str) -> tuple[Resource | None, str, str]:
+        kind, namespace, name = split_key(key)
+        return self._plane.registry.get(kind), namespace, name
+
+    async def _look_at(self, key: str) -> None:
+        resource = self._locate(key)[0]
+        entry = await self._plane.store.get(key)
+        if entry is None or resource is None:
+            return
+        metadata = metadata_of(entry.value)
+        finalizers = metadata.get("finalizers", ())
+        if metadata.get("deletionTimestamp"):
+            if FOREGROUND in finalizers:
+                await self._foreground(key, metadata)
+            elif ORPHAN in finalizers:
+                await self._orphan(key, metadata)
+            else:
+                return
+        if key in self._owners and not (metadata.get("deletionTimestamp") and FOREGROUND not in finalizers):
+            await self._follow_owners(key, metadata)
+
+    async def _foreground(self, key: str, metadata: dict[str, Any]) -> None:
+        """Dependents that block go first; then the owner."""
+        uid = metadata["uid"]
+        dependents = tuple(self._dependents.get(uid, ()))
+        blocking = [d for d in dependents if any(o.uid == uid and o.blocks for o in self._owners[d])]
+        for dependent in dependents:
+            self._worker.add(dependent)
+        if not blocking:
+            await self._drop_finalizer(key, FOREGROUND)
+
+    async def _orphan(self, key: str, metadata: dict[str, Any]) -> None:
+        """Dependents are let go of; then the owner goes alone."""
+        uid = metadata["uid"]
+        for dependent in tuple(self._dependents.get(uid, ())):
+            await self._disown(dependent, {uid})
+        await self._drop_finalizer(key, ORPHAN)
+
+    async def _drop_finalizer(self, key: str, finalizer: str) -> None:
+        def dropped(live: Object) -> Object:
+            kept = [f for f in live["metadata"].get("finalizers", ()) if f != finalizer]
+            return {**live, "metadata": {**live["metadata"], "finalizers": kept}}
+
+        await self._act(key, dropped)
+
+    async def _disown(self, key: str, uids: set[str]) -> None:
+        def disowned(live: Object) -> Object:
+            metadata = dict(live["metadata"])
+            kept = [o for o in metadata.get("ownerReferences", ()) if o["uid"] not in uids]
+            if kept:
+                metadata["ownerReferences"] = kept
+            else:
+                metadata.pop("ownerReferences", None)
+            return {**live, "metadata": metadata}
+
+        await self._act(key, disowned)
+
+    async def _act(self, key: str, change: Any) -> None:
+        resource, namespace, name = self._locate(key)
+        if resource is not None:
+            await self._plane.act(resource.qualified, namespace, name, change)
+
+    async def _follow_owners(self, key: str, metadata: dict[str, Any]) -> None:
+        """Decides by its owners whether an object stays."""
+        solid, dangling, waiting = False, set(), set()
+        for owner in self._owners.get(key, ()):
+            state = await self._owner_state(key, owner)
+            if state == "unknown":
+                return
+            solid = solid or state == "solid"
+            if state == "absent":
+                dangling.add(owner.uid)
+            elif state == "waiting":
+                waiting.add(owner.uid)
+        if solid:
+            if dangling or waiting:
+                await self._disown(key, dangling | waiting)
+            return
+        uid = metadata["uid"]
+        if metadata.get("deletionTimestamp"):
+            if waiting:
+                await self._unblock_cycle(key, uid)
+            return
+        finalizers = metadata.get("finalizers", ())
+        policy = "Orphan" if ORPHAN in finalizers else "Foreground" if FOREGROUND in finalizers else "Background"
+        if waiting and self._dependents.get(uid):
+            policy = "Foreground"
+            await self._unblock_cycle(key, uid)
+        resource, namespace, name = self._locate(key)
+        assert resource is not None
+        call = self._plane.internal("delete", resource, namespace, name)
+        try:
+            await remove(self._plane, call, DeleteOptions(policy=policy, uid=uid))
+        except ApiError as error:
+            if error.reason not in ("NotFound", "Conflict"):
+                raise
+
+    async def _owner_state(self, key: str, owner: _Owner) -> str:
+        """`solid`, `waiting` (going, after its dependents), `absent` (this uid is gone), or `unknown`."""
+        found = self._owner_key(key, owner)
+        if not found:
+            return "unknown"
+        entry = await self._plane.store.get(found)
+        if entry is None:
+            return "absent"
+        metadata = metadata_of(entry.value)
+        if metadata["uid"] != owner.uid:
+            return "absent"
+        going = metadata.get("deletionTimestamp") and FOREGROUND in metadata.get("finalizers", ())
+        return "waiting" if going else "solid"
+
+    async def _unblock_cycle(self, key: str, uid: str) -> None:
+        """Owners that wait for each other would wait for ever: this one stops blocking."""
+        for dependent in tuple(self._dependents.get(uid, ())):
+            entry = await self._plane.store.get(dependent)
+            if entry is None:
+                continue
+            metadata = metadata_of(entry.value)
+            if metadata.get("deletionTimestamp") and FOREGROUND in metadata.get("finalizers", ()):
+                await self._act(key, _unblocked)
+                return
+
+
+def _unblocked(live: Object) -> Object:
+    owners = [{**o, "blockOwnerDeletion": False} for o in live["metadata"].get("ownerReferences", ())]
+    return {**live, "metadata": {**live["metadata"], "ownerReferences": owners}}

@@ -1,0 +1,44 @@
+"""JSON merge patch (RFC 7386): objects merge, `null` removes, everything else replaces."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from homeostat.api.patch.refusals import Json, not_an_object
+from homeostat.model.errors import bad_request
+
+
+def apply_merge_patch(document: Json, patch: Any) -> Json:
+    """The document after a merge patch; what the patch does not name is shared with the input.
+
+    `null` cannot be stored by this patch: where a new value holds nulls in objects, also inside lists, they are
+    dropped, as kube-apiserver does. Raises 400 for a patch that is not an object.
+    """
+    if not isinstance(patch, dict):
+        raise bad_request("Invalid JSON Patch") if patch is None else not_an_object(patch, "error decoding patch: ")
+    return _merged(document, patch)
+
+
+def _merged(document: Json, patch: Json) -> Json:
+    result = dict(document)
+    for field, value in patch.items():
+        if value is None:
+            result.pop(field, None)
+            continue
+        current = result.get(field)
+        if not isinstance(current, dict):
+            result[field] = without_nulls(value)
+        elif isinstance(value, dict):
+            result[field] = _merged(current, value)
+        else:
+            result[field] = value
+    return result
+
+
+def without_nulls(value: Any) -> Any:
+    """A value without the fields that are null, at any depth; nulls in lists stay."""
+    if isinstance(value, dict):
+        return {field: without_nulls(inner) for field, inner in value.items() if inner is not None}
+    if isinstance(value, list):
+        return [without_nulls(inner) for inner in value]
+    return value

@@ -1,0 +1,421 @@
+"""The control plane: a store below, kinds in the middle, requests from above.
+
+`handle` is the way of every request, from wherever it comes: understand the path, find out who asks, decide whether
+they may, do it, write it down.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import orjson
+
+from homeostat.api import builtin, crds, read, route, write
+from homeostat.api.accept import prefers_yaml
+from homeostat.api.admission import LASTING_NAMESPACES, Admission
+from homeostat.api.apart import Apart
+from homeostat.api.audit import AuditLog, Record, fields_changed, refusal
+from homeostat.api.auth import Attributes, Authenticator, Rbac, User, bootstrap, denied, usertokens
+from homeostat.api.auth.escalation import check_binding, check_role
+from homeostat.api.auth.impersonate import impersonate
+from homeostat.api.auth.rbac import GROUP as RBAC_GROUP
+from homeostat.api.auth.rbac import PLURALS as RBAC_PLURALS
+from homeostat.api.auth.rbac import ROLE_KINDS
+from homeostat.api.auth.serviceaccounts import ServiceAccountTokens, SigningKey
+from homeostat.api.auth.user import AUTHENTICATED, MASTERS
+from homeostat.api.call import Call, WriteOptions
+from homeostat.api.codec import Codec, encode
+from homeostat.api.controllers import GarbageCollector, Housekeeping, Lifecycle, RoleAggregation
+from homeostat.api.controllers.housekeeping import KEEP_SECONDS
+from homeostat.api.documents import Documents
+from homeostat.api.follow import Follower
+from homeostat.api.metrics import RequestCounts, render
+from homeostat.api.negotiate import reshape, to_yaml
+from homeostat.api.registry import Registry, custom_resource
+from homeostat.api.request import Request, Response, error_response, split_path
+from homeostat.api.resource import Object, Resource, split_key
+from homeostat.api.shape import Shape
+from homeostat.api.watch import Fanout
+from homeostat.model.clock import Clock, Ids
+from homeostat.model.errors import ApiError, bad_request, insufficient_storage, too_large, unauthorized, unavailable
+from homeostat.model.protocol import BODY_LIMIT, JSON
+from homeostat.model.schema import Schema
+from homeostat.store import Compare, Event, Full, Put, Store, StoreError
+
+log = logging.getLogger("homeostat.api")
+
+SYSTEM = User("system:homeostat", "", (MASTERS, AUTHENTICATED))
+"""As whom the server's own controllers write."""
+
+CHANGE_SET = b"homeostat-change-set"
+"""The header by which a write says to which change set it belongs."""
+
+_SHAPED_WRITES = frozenset({"create", "update", "patch"})
+_JSON_ACCEPTED = frozenset({"", "*/*", JSON, f"{JSON}, */*"})
+"""What most clients send: they want plain JSON, and nothing has to be negotiated."""
+
+
+class ControlPlane:
+    """Everything that serves one store. Make it, `start` it, hand requests to `handle`, `stop` it.
+
+    `clock` and `ids` give time and chance (default: the real ones), `keep_seconds` is how long the past can be read,
+    `address` the URL under which clients reach it, for the documents that name it.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        signing_key: SigningKey,
+        audit: AuditLog,
+        clock: Clock | None = None,
+        ids: Ids | None = None,
+        keep_seconds: float = KEEP_SECONDS,
+        address: str = "",
+    ) -> None:
+        self.store = store
+        self.clock = clock or Clock()
+        self.ids = ids or Ids()
+        self.audit = audit
+        self.address = address
+        self.keep_seconds = keep_seconds
+        self.ready = False
+        self.started_at = store.revision
+        self.definitions: dict[str, Object] = {}
+        self.registry = Registry([*builtin.resources(), crds.resource(self.definitions, self.clock)])
+        self.rbac = Rbac()
+        self.user_tokens = usertokens.UserTokens()
+        accounts = ServiceAccountTokens(signing_key, self._lookup, self.clock.now)
+        self.authenticator = Authenticator(self.user_tokens, accounts, self.clock.now)
+        self.follower = Follower(store)
+        self.fanout = Fanout(store)
+        self.requests = RequestCounts()
+        self.apart = Apart()
+        self.admission = Admission(self)
+        self.documents = Documents(self)
+        self.housekeeping = Housekeeping(self)
+        self._controllers = (Lifecycle(self), GarbageCollector(self), RoleAggregation(self), self.housekeeping)
+        self._schemas: dict[str, Callable[[str], Schema | None]] = {}
+
+    async def start(self) -> None:
+        """Reads what it must know, creates what every control plane has, and begins to serve."""
+        await self._bootstrap()
+        await self.follower.follow(crds.CRDS, self._definition_changed)
+        for kind, plural in RBAC_PLURALS.items():
+            await self.follower.follow(f"{plural}.{RBAC_GROUP}/", self._rbac_follower(kind))
+        await self.follower.follow(f"{usertokens.QUALIFIED}/", self._token_changed)
+        for bound in ("serviceaccounts/", "secrets/", "pods/", "nodes/"):
+            await self.follower.follow(bound, self._bound_changed)
+        await self.admission.start()
+        for controller in self._controllers:
+            await controller.start()
+        self.ready = True
+
+    async def stop(self) -> None:
+        """Stops the controllers; the store is the caller's to close."""
+        self.ready = False
+        for controller in self._controllers:
+            await controller.stop()
+        self.fanout.close()
+        self.follower.close()
+        self.apart.close()
+        self.audit.close()
+
+    # What is followed
+
+    def _definition_changed(self, event: Event) -> None:
+        name = event.key[len(crds.CRDS) :]
+        if event.value is None:
+            self.definitions.pop(event.key, None)
+            self._unserve(name)
+            return
+        crd = self.definitions[event.key] = orjson.loads(event.value)
+        if not crds.established(crd):
+            self._unserve(name)
+            return
+        before = orjson.loads(event.previous) if event.previous else None
+        served = self.registry.get(name)
+        if before and served and crds.served_alike(before, crd):
+            served.ending = "deletionTimestamp" in crd["metadata"]
+            return
+        resource = custom_resource(crd)
+        self._schemas.pop(resource.qualified, None)
+        # Since this process started, what was written after the definition was written by its rules.
+        self.registry.add(resource, since=event.revision)
+        self.fanout.end(resource.prefix)
+
+    def _unserve(self, name: str) -> None:
+        resource = self.registry.get(name)
+        if resource is not None and resource.custom:
+            self.registry.remove(name)
+            self._schemas.pop(name, None)
+            self.fanout.end(resource.prefix)
+
+    def _rbac_follower(self, kind: str) -> Callable[[Event], None]:
+        def changed(event: Event) -> None:
+            if event.value is not None:
+                self.rbac.upsert(kind, orjson.loads(event.value))
+            else:
+                _, namespace, name = split_key(event.key)
+                self.rbac.remove(kind, namespace, name)
+
+        return changed
+
+    def _token_changed(self, event: Event) -> None:
+        if event.value is None:
+            self.user_tokens.remove(event.key.partition("/")[2])
+        else:
+            self.user_tokens.upsert(orjson.loads(event.value))
+
+    def _bound_changed(self, event: Event) -> None:
+        if event.previous is not None:
+            self.authenticator.forget()
+
+    async def _lookup(self, plural: str, namespace: str, name: str) -> Object | None:
+        resource = self.registry.get(plural)
+        if resource is None:
+            return None
+        entry = await self.store.get(resource.key(namespace, name))
+        return self.registry.codec(resource).load_entry(entry) if entry else None
+
+    async def _bootstrap(self) -> None:
+        """Namespaces and roles that every control plane has. What exists is left as people made it."""
+        wanted: list[Object] = [
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+            for name in (*sorted(LASTING_NAMESPACES), "kube-node-lease")
+        ]
+        wanted += bootstrap.objects()
+        writes: list[Put] = []
+        compares: list[Compare] = []
+        for obj in wanted:
+            resource = self.registry.by_kind(obj["apiVersion"], obj["kind"])
+            assert resource is not None, obj["kind"]
+            key = resource.key(obj["metadata"].get("namespace", ""), obj["metadata"]["name"])
+            if await self.store.get(key) is not None:
+                continue
+            obj["metadata"] |= {"uid": self.ids.uid(), "creationTimestamp": self.clock.timestamp()}
+            resource.rules.default(obj)
+            resource.rules.prepare_create(obj)
+            compares.append(Compare(key, 0))
+            writes.append(Put(key, encode(obj)))
+        if writes:
+            await self.store.txn(compares, writes)
+
+    # Requests
+
+    async def handle(self, request: Request) -> Response:
+        """Answers a request. Whatever goes wrong becomes a `Status`; nothing escapes."""
+        response = await self._answer(request)
+        accept = request.header(b"accept")
+        return await to_yaml(response) if "yaml" in accept and prefers_yaml(accept) else response
+
+    async def _answer(self, request: Request) -> Response:
+        try:
+            return await self._route(request)
+        except ApiError as error:
+            return error_response(error)
+        except Full as error:
+            return error_response(insufficient_storage(str(error)))
+        except StoreError as error:
+            log.error("the store failed: %s", error)
+            return error_response(unavailable(str(error)))
+        except RecursionError:
+            return error_response(bad_request("the object is nested too deeply"))
+        except Exception:
+            log.exception("%s %s failed", request.method, request.path)
+            return error_response(ApiError(500, "InternalError", "an internal error happened; the server's log has it"))
+
+    async def _route(self, request: Request) -> Response:
+        segments = split_path(request.path)
+        if len(segments) > 2 and segments[0] in ("api", "apis"):
+            try:
+                found = route.resolve(self.registry, request, segments, SYSTEM)
+            except ApiError:
+                # Who may not use a kind is not told whether there is one.
+                user, _ = await self._authenticate(request)
+                self._require(route.unserved(user, request, segments))
+                raise
+            if found is not None:
+                return await self._serve(request, found)
+        public = self.documents.public(request)
+        if public is not None:
+            return public
+        user, _ = await self._authenticate(request)
+        self._require(Attributes(user=user, verb=request.method.lower(), path=request.path))
+        return await self.documents.answer(request)
+
+    def _require(self, asked: Attributes) -> None:
+        """403 where it is not allowed."""
+        decision = self.rbac.authorize(asked)
+        if not decision.allowed:
+            raise denied(asked, decision.reason)
+
+    async def _serve(self, request: Request, call: Call) -> Response:
+        resource, name = call.resource, call.name
+        call.user, call.impersonator = await self._authenticate(request)
+        namespace = call.namespace or (name if resource.qualified == "namespaces" else "")
+        if call.verb in ("list", "watch") and "fieldSelector" in request.query:
+            name = route.named_by_selector(request) or name
+        asked = Attributes(
+            user=call.user,
+            verb=call.verb,
+            group=resource.group,
+            version=call.codec.version.name,
+            resource=resource.plural,
+            subresource=call.subresource,
+            namespace=namespace,
+            name=name,
+        )
+        started = self.clock.now()
+        try:
+            self._require(asked)
+            handler = route.handler(call)
+            shape = self._written_shape(call)
+            response = await handler(self, call)
+            if shape is not None:
+                reshape(response, shape)
+        except ApiError as error:
+            self._record(call, error.code, started, refusal(error))
+            response = error_response(error)
+        else:
+            self._record(call, response.status, started)
+        if call.codec.version.deprecated:
+            call.warnings.insert(0, call.codec.version.deprecation_warning or _deprecated(call))
+        if call.warnings:
+            response.warn(call.warnings)
+        return response
+
+    def _written_shape(self, call: Call) -> Shape | None:
+        """The form in which a write wants its object back, None where plain JSON will do.
+
+        Refuses before anything is written.
+        """
+        if call.verb not in _SHAPED_WRITES or call.request.header(b"accept") in _JSON_ACCEPTED:
+            return None
+        stored = "get" in call.resource.verbs and call.subresource in ("", "status")
+        return read.shape_of(self, call, listing=False) if stored else None
+
+    async def _authenticate(self, request: Request) -> tuple[User, User | None]:
+        """Who asks, and who they really are where they act as somebody else."""
+        user = await self.authenticator.authenticate(request.headers, request.user)
+        if user is None:
+            raise unauthorized()
+        for name, _ in request.headers:
+            if name.startswith(b"impersonate-"):
+                return impersonate(request.headers, user, self.rbac), user
+        return user, None
+
+    def _record(self, call: Call, code: int, started: float, reason: str = "") -> None:
+        """Counts, and writes down, what was asked and what came of it."""
+        resource = call.resource
+        self.requests.add(call.verb, resource.group, resource.plural, code)
+        if not self.audit.wants(call.verb, resource.group, resource.plural, code):
+            return
+        now = self.clock.now()
+        changed = call.before is not None or call.after is not None
+        known = call.after or call.before
+        self.audit.record(
+            Record(
+                time=started,
+                id=self.ids.uid(),
+                user=call.user,
+                verb=call.verb,
+                code=code,
+                latency=now - started,
+                impersonated_by=call.impersonator,
+                source=call.request.client,
+                group=resource.group,
+                version=call.codec.version.name,
+                resource=resource.plural,
+                subresource=call.subresource,
+                namespace=call.namespace,
+                name=call.name,
+                uid=known["metadata"].get("uid", "") if known else "",
+                fields=fields_changed(call.before, call.after) if changed and code < 400 else None,
+                change_set=call.request.header(CHANGE_SET),
+                dry_run=call.request.params.get("dryRun") == "All",
+                reason=reason,
+            )
+        )
+
+    def metrics(self) -> bytes:
+        """Figures for Prometheus."""
+        return render(
+            self.requests,
+            {
+                "homeostat_store_revision": ("Last committed revision.", self.store.revision),
+                "homeostat_store_compacted_revision": ("Oldest revision that can be read.", self.store.compacted),
+                "homeostat_watches": ("Live watches.", len(self.fanout)),
+                "homeostat_audit_lost": ("Audit records that could not be kept.", self.audit.lost),
+            },
+        )
+
+    # What the verbs ask of the plane
+
+    def hub(self, call: Call) -> Codec:
+        """The codec of the stored form, where the request's version is a converted one."""
+        if call.codec.version.encode is None:
+            return call.codec
+        # A kind that is stored as another one (events of the new group) has that one's prefix.
+        stored = self.registry.get(call.resource.prefix.removesuffix("/"))
+        return self.registry.codec(stored or call.resource)
+
+    def schemas(self, resource: Resource) -> Callable[[str], Schema | None]:
+        """The schema of each version of a kind, by apiVersion: managed fields name the version they were written in."""
+        known = self._schemas.get(resource.qualified)
+        if known is None:
+            by_version = {resource.api_version(v.name): v.schema for v in resource.versions.values()}
+            known = self._schemas[resource.qualified] = by_version.get
+        return known
+
+    def limit(self, value: bytes) -> None:
+        """Refuses objects that grew, by patches, beyond what could have been sent."""
+        if len(value) > BODY_LIMIT:
+            raise too_large(BODY_LIMIT)
+
+    def authorize_create(self, call: Call) -> None:
+        """A write that creates what it was to change needs the right to create as well."""
+        asked = Attributes(
+            user=call.user,
+            verb="create",
+            group=call.resource.group,
+            version=call.codec.version.name,
+            resource=call.resource.plural,
+            namespace=call.namespace,
+            name=call.name,
+        )
+        self._require(asked)
+
+    def permit(self, call: Call, obj: Object, old: Object | None) -> None:
+        """Nobody grants what they do not hold: 403 where a role or binding would."""
+        if call.resource.group != RBAC_GROUP or call.user is SYSTEM:
+            return
+        if call.resource.kind in ROLE_KINDS:
+            check_role(self.rbac, call.user, call.resource.kind, obj, old, namespace=call.namespace, name=call.name)
+        else:
+            check_binding(self.rbac, call.user, call.resource.kind, obj, old, namespace=call.namespace)
+
+    def internal(self, verb: str, resource: Resource, namespace: str, name: str, subresource: str = "") -> Call:
+        """A call of the server's own."""
+        request = Request(verb.upper(), "/", [(b"user-agent", b"homeostat")])
+        return Call(request, SYSTEM, verb, resource, self.registry.codec(resource), namespace, name, subresource)
+
+    async def act(
+        self, qualified: str, namespace: str, name: str, change: write.Change, subresource: str = ""
+    ) -> None:
+        """Changes one object on behalf of a controller, the same way as everybody does. What is gone is let be."""
+        resource = self.registry.get(qualified)
+        if resource is None:
+            return
+        call = self.internal("patch", resource, namespace, name, subresource)
+        options = WriteOptions(call, "PatchOptions")
+        try:
+            await write.change(self, call, change, options)
+        except ApiError as error:
+            if error.reason != "NotFound":
+                raise
+
+
+def _deprecated(call: Call) -> str:
+    return f"{call.codec.api_version} {call.resource.kind} is deprecated"

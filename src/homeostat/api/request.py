@@ -1,0 +1,148 @@
+"""A request and its response, apart from how they travel: over TLS by `http`, or in process by the client."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Protocol
+from urllib.parse import parse_qsl, unquote
+
+import orjson
+
+from homeostat.model.errors import ApiError, bad_request
+from homeostat.model.protocol import JSON
+
+Headers = list[tuple[bytes, bytes]]
+
+
+class Request:
+    """One call. Header names are lower case. `user` is set where the connection already proved who calls."""
+
+    __slots__ = ("_query", "body", "client", "headers", "method", "path", "query", "user")
+
+    def __init__(
+        self, method: str, target: str, headers: Headers, body: bytes = b"", user: Any = None, client: str = ""
+    ) -> None:
+        self.method = method
+        self.path, _, self.query = target.partition("?")
+        self.headers = headers
+        self.body = body
+        self.user = user
+        self.client = client
+        self._query: dict[str, str] | None = None
+
+    def header(self, name: bytes) -> str:
+        """The first header of that name (lower case), or an empty string."""
+        for key, value in self.headers:
+            if key == name:
+                return value.decode("latin-1")
+        return ""
+
+    @property
+    def params(self) -> dict[str, str]:
+        """Query parameters; where one is repeated, the first counts, as in Go."""
+        if self._query is None:
+            self._query = {}
+            if self.query:
+                try:
+                    pairs = parse_qsl(self.query, keep_blank_values=True, max_num_fields=100)
+                except ValueError as error:
+                    raise bad_request(f"the query cannot be read: {error}") from None
+                for key, value in pairs:
+                    self._query.setdefault(key, value)
+        return self._query
+
+    def flag(self, name: str) -> bool:
+        """A boolean parameter, read as Go reads it: present and not false."""
+        value = self.params.get(name)
+        return value is not None and value not in ("false", "0", "f", "F", "FALSE", "False")
+
+
+class Stream(Protocol):
+    """Where a streaming response is written."""
+
+    closed: bool
+    """The peer has gone."""
+    stopping: bool
+    """The server stops: end in order."""
+    notify: Callable[[], None] | None
+    """Called when the peer goes, when the server stops, and when a congested stream has drained."""
+
+    def write(self, data: bytes) -> None:
+        """Sends a piece; never blocks. Look at `congested` to know when to pause."""
+
+    @property
+    def congested(self) -> bool:
+        """The peer reads slower than we write."""
+
+    async def drained(self) -> None:
+        """Waits until the peer caught up or went away."""
+
+
+Streaming = Callable[[Stream], Awaitable[None]]
+
+
+class Response:
+    """An answer: a whole body, or a function that writes one piece by piece."""
+
+    __slots__ = ("body", "headers", "status", "stream")
+
+    def __init__(
+        self,
+        status: int = 200,
+        body: bytes = b"",
+        content_type: str = JSON,
+        *,
+        stream: Streaming | None = None,
+        headers: Iterable[tuple[bytes, bytes]] = (),
+    ) -> None:
+        self.status = status
+        self.body = body
+        self.stream = stream
+        self.headers: Headers = [(b"content-type", content_type.encode()), *headers]
+
+    def warn(self, texts: Iterable[str]) -> None:
+        """Adds `Warning` headers, which kubectl prints."""
+        for text in texts:
+            safe = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ").replace("\r", " ")
+            self.headers.append((b"warning", f'299 - "{safe}"'.encode("latin-1", "replace")))
+
+
+def json_response(value: Any, status: int = 200) -> Response:
+    """A value as JSON."""
+    return Response(status, orjson.dumps(value))
+
+
+def success_response(status: int = 200, **said: Any) -> Response:
+    """A `Status` that says that it was done, for what has no object to show."""
+    return json_response({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", **said}, status)
+
+
+def error_response(error: ApiError) -> Response:
+    """A refusal, with the headers that belong to it."""
+    response = Response(error.code, orjson.dumps(error.status()))
+    if error.retry_after:
+        response.headers.append((b"retry-after", str(error.retry_after).encode()))
+    if error.code == 401:
+        response.headers.append((b"www-authenticate", b'Bearer realm="homeostat"'))
+    return response
+
+
+def split_path(path: str) -> list[str]:
+    """The segments of a path, decoded. Refuses what could mean another path to somebody else: `..`, `//`, `%2f`, NUL."""
+    segments = path[1:].split("/")
+    if segments[-1] == "":
+        segments.pop()  # one trailing slash is harmless
+    if "%" in path:
+        segments = [unquote(s, errors="strict") if "%" in s else s for s in segments] if _decodable(path) else [""]
+    for segment in segments:
+        if segment in ("", ".", "..") or "/" in segment or "\0" in segment:
+            raise bad_request("the path is not clean: empty, '.', '..' or encoded '/' segments are refused")
+    return segments
+
+
+def _decodable(path: str) -> bool:
+    try:
+        unquote(path, errors="strict")
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,0 +1,147 @@
+"""From a path to what it asks for: the kind, the object, the verb, and the function that does it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from homeostat.api import answers, hosted, read, scale, write
+from homeostat.api.auth import Attributes, User, usertokens
+from homeostat.api.call import Call
+from homeostat.api.delete import delete, delete_collection
+from homeostat.api.discovery import STREAMS
+from homeostat.api.registry import Registry
+from homeostat.api.request import Request, Response
+from homeostat.api.resource import Resource
+from homeostat.api.watch import watch
+from homeostat.model.errors import ApiError, method_not_allowed, path_method_not_allowed, path_not_found
+from homeostat.model.selectors import parse_field_selector
+
+if TYPE_CHECKING:
+    from homeostat.api.plane import ControlPlane
+
+Verb = Callable[["ControlPlane", Call], Awaitable[Response]]
+_VERBS: dict[tuple[str, bool], str] = {
+    ("GET", True): "get",
+    ("GET", False): "list",
+    ("POST", True): "create",
+    ("POST", False): "create",
+    ("PUT", True): "update",
+    ("PATCH", True): "patch",
+    ("DELETE", True): "delete",
+    ("DELETE", False): "deletecollection",
+}
+_HANDLERS: dict[str, Verb] = {
+    "get": read.get,
+    "list": read.list_objects,
+    "watch": watch,
+    "create": write.create,
+    "update": write.update,
+    "patch": write.patch,
+    "delete": delete,
+    "deletecollection": delete_collection,
+}
+_SUBRESOURCES: dict[tuple[str, str], Verb] = {
+    ("status", "get"): read.get,
+    ("status", "update"): write.update,
+    ("status", "patch"): write.patch,
+    ("finalize", "update"): write.update,
+    ("scale", "get"): scale.get,
+    ("scale", "update"): scale.update,
+    ("scale", "patch"): scale.patch,
+    ("token", "create"): answers.service_account_token,
+    ("eviction", "create"): hosted.evict,
+    ("log", "get"): hosted.log,
+    **{(stream, verb): hosted.connect for stream in STREAMS - {"log"} for verb in ("get", "create")},
+}
+
+
+def resolve(registry: Registry, request: Request, segments: list[str], user: User) -> Call | None:
+    """The call that a path means; None where the path is about a group and not about objects."""
+    group, version, rest = _grouped(segments)
+    watching = False
+    if rest and rest[0] == "watch":
+        watching, rest = True, rest[1:]  # the old way to ask for a watch
+    if not rest:
+        return None
+    namespace = ""
+    if rest[0] == "namespaces" and len(rest) > 2 and rest[2] not in ("status", "finalize"):
+        namespace, rest = rest[1], rest[2:]
+    found = registry.find(group, version, rest[0])
+    if found is None or len(rest) > 3:
+        raise path_not_found()
+    resource, codec = found
+    if resource.namespaced != bool(namespace) and (namespace or len(rest) > 1):
+        raise path_not_found()
+    name = rest[1] if len(rest) > 1 else ""
+    subresource = rest[2] if len(rest) > 2 else ""
+    verb = _VERBS.get((request.method, bool(name)))
+    if verb is None or (verb == "create" and bool(name) != bool(subresource)):
+        raise _not_allowed(resource, request.method.lower())
+    if watching and request.method != "GET":
+        raise _not_allowed(resource, request.method.lower())
+    if watching or (verb == "list" and request.query and request.flag("watch")):
+        verb = "watch"
+    return Call(request, user, verb, resource, codec, namespace, name, subresource)
+
+
+def handler(call: Call) -> Verb:
+    """The function that does what a call asks for; 404 or 405 where there is none."""
+    resource, sub = call.resource, call.subresource
+    if sub:
+        handler = _SUBRESOURCES.get((sub, call.verb))
+        served = (
+            call.codec.version.status
+            if sub == "status"
+            else call.codec.version.scale is not None
+            if sub == "scale"
+            else sub in resource.subresources
+        )
+        if not served:
+            raise call.not_found() if resource.custom else path_not_found()
+        if handler is None:
+            raise _not_allowed(resource, call.verb)
+        return handler
+    if call.verb not in resource.verbs:
+        raise _not_allowed(resource, call.verb)
+    if resource.verbs == ("create",):
+        return answers.review
+    if call.verb == "create" and resource.qualified == usertokens.QUALIFIED:
+        return answers.user_token
+    if call.verb in ("create", "deletecollection") and resource.namespaced and not call.namespace:
+        raise _not_allowed(resource, call.verb)
+    return _HANDLERS[call.verb]
+
+
+def _grouped(segments: list[str]) -> tuple[str, str, list[str]]:
+    """Group, version, and the rest of a path under /api or /apis."""
+    if segments[0] == "api":
+        return "", segments[1], segments[2:]
+    return segments[1], segments[2], segments[3:]
+
+
+def unserved(user: User, request: Request, segments: list[str]) -> Attributes:
+    """What a path would ask for if there were such a kind, or such a way to use it."""
+    group, version, rest = _grouped(segments)
+    namespace = ""
+    if rest[:1] == ["namespaces"] and len(rest) > 2:
+        namespace, rest = rest[1], rest[2:]
+    plural, name, subresource = [*rest, "", "", ""][:3]
+    verb = _VERBS.get((request.method, bool(name)), request.method.lower())
+    return Attributes(user, verb, group, version, plural, subresource, namespace, name)
+
+
+def named_by_selector(request: Request) -> str:
+    """A list of one name is judged as a request for that name."""
+    try:
+        return parse_field_selector(request.params.get("fieldSelector", "")).exact("metadata.name") or ""
+    except ApiError:
+        return ""  # the verb will say what is wrong with it
+
+
+def _not_allowed(resource: Resource, verb: str) -> ApiError:
+    """The kind is there, but not this way to use it.
+
+    Upstream has one wording for its own kinds, another for custom ones.
+    """
+    return method_not_allowed(resource.group, resource.plural, verb) if resource.custom else path_method_not_allowed()

@@ -1,0 +1,128 @@
+"""The scale subresource: how many there should be and how many there are, of anything that can be counted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from homeostat.api.builtin.types import schema_of
+from homeostat.api.call import Call, WriteOptions
+from homeostat.api.intake import decode_body, unnamed
+from homeostat.api.patching import patch_document, patch_media, read_patch
+from homeostat.api.request import Response, json_response
+from homeostat.api.resource import Object, Scale, at
+from homeostat.api.schema import decode_errors
+from homeostat.api.write import change
+from homeostat.model.errors import FieldError, bad_request, invalid, not_found, path_not_found
+from homeostat.model.protocol import APPLY_PATCH
+from homeostat.model.schema import ANY
+from homeostat.model.selectors import selector_text
+
+if TYPE_CHECKING:
+    from homeostat.api.plane import ControlPlane
+
+
+def _parts(path: str) -> tuple[str, ...]:
+    return tuple(path.lstrip(".").split("."))
+
+
+def _layout(call: Call) -> Scale:
+    layout = call.codec.version.scale
+    if layout is None:
+        raise path_not_found()
+    return layout
+
+
+def _show(call: Call, obj: Object) -> Object:
+    """An object as its `Scale`."""
+    layout = _layout(call)
+    metadata = obj["metadata"]
+    shown = {k: metadata[k] for k in ("name", "namespace", "uid", "resourceVersion", "creationTimestamp") if k in metadata}
+    replicas = at(obj, *_parts(layout.spec_replicas))
+    status: dict[str, Any] = {"replicas": at(obj, *_parts(layout.status_replicas)) or 0}
+    selector = at(obj, *_parts(layout.selector)) if layout.selector else None
+    if selector and isinstance(selector, str):
+        status["selector"] = selector
+    elif selector and not call.resource.custom:  # of custom kinds only text is taken for a selector
+        status["selector"] = selector_text(selector)
+    spec = {"replicas": replicas} if replicas else {}
+    return {"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": shown, "spec": spec, "status": status}
+
+
+async def get(plane: ControlPlane, call: Call) -> Response:
+    """GET of a Scale."""
+    _layout(call)
+    entry = await plane.store.get(call.key)
+    if entry is None:
+        # Of built-in kinds upstream says that the scale is missing, of custom ones that the object is.
+        scale = call.resource.plural if call.resource.custom else f"{call.resource.plural}/scale"
+        raise not_found(call.resource.group, scale, call.name)
+    return json_response(_show(call, call.codec.load_entry(entry)))
+
+
+async def update(plane: ControlPlane, call: Call) -> Response:
+    """PUT of a Scale."""
+    _layout(call)
+    options = WriteOptions(call, "UpdateOptions")
+    body, _ = decode_body(call.request, "Scale")
+    return await _write(plane, call, lambda _: body, options)
+
+
+async def patch(plane: ControlPlane, call: Call) -> Response:
+    """PATCH of a Scale, by any patch but apply."""
+    _layout(call)
+    media = patch_media(call)
+    if media == APPLY_PATCH:
+        raise bad_request("a Scale cannot be applied: apply the object itself, or patch its scale")
+    options = WriteOptions(call, "PatchOptions")
+    body = read_patch(call, options, media)
+    return await _write(plane, call, lambda scale: patch_document(scale, body, media, ANY)[0], options)
+
+
+async def _write(plane: ControlPlane, call: Call, make: Any, options: WriteOptions) -> Response:
+    layout = _layout(call)
+
+    def scaled(live: Object) -> Object:
+        before = _show(call, live)
+        scale = make(before)
+        replicas = _wanted_replicas(call, scale)
+        given = scale.get("metadata") or {}
+        obj: Object = {**live, "metadata": dict(live["metadata"])}
+        if given.get("resourceVersion"):
+            obj["metadata"]["resourceVersion"] = given["resourceVersion"]
+        if given.get("uid"):
+            obj["metadata"]["uid"] = given["uid"]
+        return _with(obj, _parts(layout.spec_replicas), replicas)
+
+    call.subresource = "scale"
+    response = await change(plane, call, scaled, options)
+    response.body = orjson.dumps(_show(call, orjson.loads(response.body)))
+    return response
+
+
+def _wanted_replicas(call: Call, scale: Any) -> int:
+    if not isinstance(scale, dict) or scale.get("kind", "Scale") != "Scale":
+        raise bad_request("the body must be an autoscaling/v1 Scale")
+    _, problems = decode_errors(schema_of("autoscaling/v1", "Scale"), scale)
+    if problems:
+        raise bad_request(f'Scale in version "v1" cannot be handled as a Scale: {problems[0]}')
+    given = (scale.get("metadata") or {}).get("name")
+    if not given:
+        raise unnamed(call)
+    if given != call.name:
+        raise bad_request(f"the name of the object ({given}) does not match the name on the URL ({call.name})")
+    replicas: int = (scale.get("spec") or {}).get("replicas", 0)
+    if replicas < 0 and not call.resource.custom:  # custom kinds say so themselves, and name their own field
+        error = FieldError.invalid("spec.replicas", replicas, "must be greater than or equal to 0")
+        raise invalid("autoscaling", "Scale", call.name, [error])
+    return replicas
+
+
+def _with(obj: Object, path: tuple[str, ...], value: Any) -> Object:
+    """The object with one nested field set; what is not on the way is shared."""
+    head, *rest = path
+    if not rest:
+        return {**obj, head: value}
+    inner = obj.get(head)
+    return {**obj, head: _with(inner if isinstance(inner, dict) else {}, tuple(rest), value)}

@@ -1,0 +1,256 @@
+"""Does a custom object fit its schema? Two readers of the same rules.
+
+`accepts` is compiled once per schema node and only says yes or no, fast. Where it says no, `explain` walks the object
+again, slowly, and says what is wrong in upstream's words. A test holds the two together.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from homeostat.api.schema.compiled import Test, anywhere, compiled, constraints_of
+from homeostat.api.schema.correlate import Correlated
+from homeostat.api.schema.embedded import embedded_errors, resource_errors
+from homeostat.api.schema.explain import explain
+from homeostat.api.schema.lists import distinct, list_errors
+from homeostat.api.schema.values import (
+    INT64_MAX,
+    INT64_MIN,
+    Constraints,
+    HeavyPattern,
+    fits_format,
+    in_enum,
+    is_multiple,
+    is_whole,
+    patience,
+    too_high,
+    too_low,
+)
+from homeostat.model.errors import FieldError
+from homeostat.model.schema import Schema
+
+
+def validate(schema: Schema, obj: Any, old: Any = None, path: str = "") -> list[FieldError]:
+    """Everything the schema has against an object; the rules about root metadata and CEL rules are not among it.
+
+    `old` is the stored object of an update: errors about values that did not change are dropped, so that a schema that
+    became stricter does not block unrelated changes. `path` is where the object sits (`status` for the status
+    subresource); empty for a whole object.
+    """
+    if not is_heavy(schema):
+        return _errors(schema, obj, old, path)
+    with patience():
+        return _errors(schema, obj, old, path)
+
+
+def is_heavy(schema: Schema) -> bool:
+    """Does the schema hold patterns that may take long, whatever the object? Compiles it, which may take long too."""
+    memo = compiled(schema)
+    if memo.heavy is None:
+        memo.heavy = anywhere(schema, _has_heavy_pattern)
+    return memo.heavy
+
+
+def known_light(schema: Schema) -> bool:
+    """Is the schema compiled already, and quick?"""
+    return compiled(schema).heavy is False
+
+
+def _has_heavy_pattern(schema: Schema) -> bool:
+    rules = constraints_of(schema)
+    branches = [*rules.all_of, *rules.any_of, *rules.one_of, *([rules.not_] if rules.not_ else ())]
+    return isinstance(rules.matches, HeavyPattern) or any(anywhere(branch, _has_heavy_pattern) for branch in branches)
+
+
+def _errors(schema: Schema, obj: Any, old: Any, path: str) -> list[FieldError]:
+    if accepts(schema)(obj):
+        return []
+    change = None if old is None else Correlated(schema, obj, old)
+    errors = explain(schema, obj, "", change).field_errors(path)
+    errors.extend(embedded_errors(schema, obj, path))
+    if old is None or not list_errors(schema, old, path):
+        errors.extend(list_errors(schema, obj, path))
+    return errors
+
+
+def accepts(schema: Schema) -> Test:
+    """The compiled yes-or-no test of a schema."""
+    memo = compiled(schema)
+    if memo.accepts is None:
+        memo.accepts = _compile(schema)
+    return memo.accepts
+
+
+def _compile(schema: Schema) -> Test:
+    rules = constraints_of(schema)
+    by_type = _by_type(schema, rules)
+    branches = _branches(rules)
+    enum = rules.enum
+    null = not enum and (rules.nullable or not rules.types)
+    if len(by_type) == 1 and not branches and not enum and not null:
+        [(kind, check)] = by_type.items()
+        if kind is dict or kind is list:
+            return check  # these look at the type themselves
+        return lambda value: type(value) is kind and check(value)
+    find = by_type.get
+
+    def test(value: Any) -> bool:
+        if value is None:
+            return null
+        check = find(type(value))
+        if check is None or not check(value) or (enum and not in_enum(rules, value)):
+            return False
+        return all(branch(value) for branch in branches)
+
+    return test
+
+
+def _by_type(schema: Schema, rules: Constraints) -> dict[type, Test]:
+    """The test for each Python type that JSON decodes to and the schema allows."""
+    types = rules.types or ("string", "boolean", "number", "integer", "array", "object")
+    table: dict[type, Test] = {}
+    if "string" in types:
+        table[str] = _string(rules)
+    if "boolean" in types:
+        table[bool] = _anything
+    if "number" in types or "integer" in types:
+        table[int] = _number(rules, whole="number" not in types)
+        table[float] = _number(rules, whole="number" not in types)
+    if "array" in types:
+        table[list] = _array(schema, rules)
+    if "object" in types:
+        table[dict] = _object(schema, rules)
+    if not rules.types and rules.format:
+        table.pop(bool, None)  # a format without a type speaks of strings
+        table.pop(int, None)
+        table.pop(float, None)
+        table.pop(dict, None)
+    return table
+
+
+def _anything(_: Any) -> bool:
+    return True
+
+
+def _string(rules: Constraints) -> Test:
+    low, high, matches, check = rules.min_length, rules.max_length, rules.matches, rules.format_check
+    if low is None and high is None and matches is None and check is None:
+        return _anything
+
+    def test(value: str) -> bool:
+        return (
+            (high is None or len(value) <= high)
+            and (low is None or len(value) >= low)
+            and (matches is None or matches(value) is not None)
+            and (check is None or check(value))
+        )
+
+    return test
+
+
+def _number(rules: Constraints, *, whole: bool) -> Test:
+    low, high, factor = rules.minimum, rules.maximum, rules.multiple_of
+    type_name, fmt = (rules.types[0], rules.format) if len(rules.types) == 1 else ("", "")
+    sane = all(fits_format(limit, type_name, fmt) for limit in (low, high, factor) if limit is not None)
+    if not sane:
+        return lambda _: False  # the limit itself is an error, whatever the value
+
+    def test(value: float) -> bool:
+        if type(value) is int and not INT64_MIN <= value <= INT64_MAX:
+            return not whole
+        return (
+            (not whole or type(value) is int or is_whole(value))
+            and (low is None or not too_low(value, low, rules.exclusive_min))
+            and (high is None or not too_high(value, high, rules.exclusive_max))
+            and (factor is None or is_multiple(value, factor))
+            and fits_format(value, type_name, fmt)
+        )
+
+    if low is None and high is None and factor is None and fmt in ("", "int64", "double"):
+        return lambda value: (type(value) is int and INT64_MIN <= value <= INT64_MAX) or test(value)
+    return test
+
+
+def _array(schema: Schema, rules: Constraints) -> Test:
+    low, high = rules.min_items, rules.max_items
+    item = accepts(schema.items) if schema.items is not None else _anything
+    ruled = schema.list_type in ("set", "map")
+
+    def test(value: Any) -> bool:
+        if type(value) is not list:
+            return False
+        for entry in value:
+            if not item(entry):
+                return False
+        if (low is not None and len(value) < low) or (high is not None and len(value) > high):
+            return False
+        return not ruled or distinct(schema, value)
+
+    return test
+
+
+def _object(schema: Schema, rules: Constraints) -> Test:
+    plain: dict[str, type] = {}  # fields of which only the type counts: no call is needed
+    nested: dict[str, Test] = {}
+    for name, child in schema.properties.items():
+        simple = _plain_type(child)
+        if simple is not None:
+            plain[name] = simple
+        else:
+            nested[name] = accepts(child)
+    required, low, high = rules.required, rules.min_properties, rules.max_properties
+    extra = accepts(schema.additional) if schema.additional is not None else None
+    closed, embedded = not rules.extra_allowed, schema.embedded
+    limited = bool(required) or low is not None or high is not None or embedded
+    plain_type, nested_test = plain.get, nested.get
+
+    def test(value: Any) -> bool:
+        if type(value) is not dict:
+            return False
+        for name, item in value.items():
+            if plain_type(name) is type(item):
+                continue
+            check = nested_test(name)
+            if check is None:
+                if name in plain or closed:
+                    return False
+                check = extra
+                if check is None:
+                    continue
+            if not check(item):
+                return False
+        return not limited or meets_limits(value)
+
+    def meets_limits(value: dict[str, Any]) -> bool:
+        if (low is not None and len(value) < low) or (high is not None and len(value) > high):
+            return False
+        for name in required:
+            if name not in value:
+                return False
+        return not embedded or not resource_errors(value, "")
+
+    return test
+
+
+def _plain_type(schema: Schema) -> type | None:
+    rules = constraints_of(schema)
+    if not rules.nullable and rules.unlimited():
+        if rules.types == ("string",):
+            return str
+        if rules.types == ("boolean",):
+            return bool
+    return None
+
+
+def _branches(rules: Constraints) -> list[Test]:
+    tests: list[Test] = [accepts(branch) for branch in rules.all_of]
+    if rules.any_of:
+        any_of = [accepts(branch) for branch in rules.any_of]
+        tests.append(lambda value: any(branch(value) for branch in any_of))
+    if rules.one_of:
+        one_of = [accepts(branch) for branch in rules.one_of]
+        tests.append(lambda value: sum(1 for branch in one_of if branch(value)) == 1)
+    if rules.not_ is not None:
+        unwanted = accepts(rules.not_)
+        tests.append(lambda value: not unwanted(value))
+    return tests

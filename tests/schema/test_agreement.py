@@ -1,0 +1,55 @@
+"""The fast test and the slow explanation are two readers of one schema: they must never disagree."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.schema.generated import json_values, schemas, structural_schemas
+
+from homeostat.api.schema import prune
+from homeostat.api.schema.explain import explain
+from homeostat.api.schema.validate import accepts, validate
+from homeostat.model.schema import Schema
+
+
+@settings(max_examples=400, deadline=None)
+@given(schemas(2), json_values())
+def test_what_is_accepted_has_no_errors_and_what_has_none_is_accepted(raw: dict[str, Any], value: Any) -> None:
+    schema = Schema(raw)
+    assert accepts(schema)(value) is (not explain(schema, value).problems)
+
+
+@settings(max_examples=200, deadline=None)
+@given(structural_schemas(), json_values(), json_values())
+def test_an_update_never_meets_more_errors_than_a_creation(raw: dict[str, Any], value: Any, before: Any) -> None:
+    schema = Schema({"type": "object", "properties": {"k": raw}})
+    created = {str(e) for e in validate(schema, {"k": value})}
+    assert {str(e) for e in validate(schema, {"k": value}, {"k": before})} <= created
+
+
+@settings(max_examples=200, deadline=None)
+@given(structural_schemas(depth=1), json_values())
+def test_what_the_schema_knows_and_nobody_changed_is_forgiven(raw: dict[str, Any], value: Any) -> None:
+    schema, obj = Schema({"type": "object", "properties": {"k": raw}}), {"k": value}
+    prune(schema, obj)
+    if "x-kubernetes-preserve-unknown-fields" not in str(raw) and "additionalProperties" not in str(raw):
+        assert validate(schema, obj, obj) == []
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.sampled_from(["set", "map"]),
+    st.lists(st.none() | st.dictionaries(st.sampled_from("ab"), st.sampled_from([1, 1.0, True, "x"]))),
+)
+def test_lists_are_judged_alike_by_both_readers(list_type: str, items: list[Any]) -> None:
+    schema = Schema(
+        {
+            "type": "array",
+            "x-kubernetes-list-type": list_type,
+            "x-kubernetes-list-map-keys": ["a"],
+            "items": {"x-kubernetes-preserve-unknown-fields": True},
+        }
+    )
+    assert accepts(schema)(items) is (not validate(schema, items))
