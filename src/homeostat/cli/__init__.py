@@ -1,0 +1,98 @@
+"""The `homeostat` command. Each subcommand lives in its own file and imports what is heavy only when it runs."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import Any
+
+import click
+
+_COMMANDS = {
+    "apply": ("homeostat.cli.apply", "Declare what files say, as one change set."),
+    "approve": ("homeostat.cli.approve", "Say yes to one exact plan that the guards hold."),
+    "controllers": ("homeostat.cli.controllers", "Run the loop as a process of its own."),
+    "diff": ("homeostat.cli.diff", "Show what differs between files and the server."),
+    "drift": ("homeostat.cli.drift", "Show what is not as declared."),
+    "enforce": ("homeostat.cli.enforce", "Show what the loop would do, and let it."),
+    "explain": ("homeostat.cli.explain", "Explain why a thing is as it is."),
+    "freeze": ("homeostat.cli.freeze", "Let nothing be done to a scope."),
+    "get": ("homeostat.cli.get", "Show objects."),
+    "history": ("homeostat.cli.history", "Show what happened to a thing, or by a change set."),
+    "observe": ("homeostat.cli.observe", "Report drift of a scope, and do nothing about it."),
+    "plan": ("homeostat.cli.plan", "Show what would be done."),
+    "runbook": ("homeostat.cli.runbook", "Show what needs a person now, and the ways out."),
+    "token": ("homeostat.cli.token", "Make, list and revoke tokens for people."),
+    "unfreeze": ("homeostat.cli.unfreeze", "Lift the freezes of a scope."),
+    "up": ("homeostat.cli.up", "Start a control plane."),
+    "version": ("homeostat.cli.version", "Show the version."),
+    "wait": ("homeostat.cli.wait", "Wait until a condition holds."),
+}
+
+
+class _Lazy(click.Group):
+    """Finds commands by name without importing the others: help and completion stay quick."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in _COMMANDS:
+            return None
+        module = importlib.import_module(_COMMANDS[name][0])
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in sorted(_COMMANDS.items())])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            import difflib
+
+            near = difflib.get_close_matches(args[0], [*_COMMANDS, "--help"], n=1)
+            if near:
+                raise click.UsageError(f"{error.message} Did you mean '{near[0]}'?", ctx) from None
+            raise
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return super().main(*args, **kwargs)
+        except OSError as error:  # a full disk behind `>`; where `| head` has read enough, click ends by itself
+            click.ClickException(f"{error.filename or 'the output'}: {error.strerror or error}").show()
+            give_up_output()
+            sys.exit(1)
+
+
+def give_up_output() -> None:
+    """After a print that failed: what waits in the buffer goes nowhere, or Python would try again at the end."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)
+
+
+def _version(ctx: click.Context, param: click.Parameter, asked: bool) -> None:
+    if asked:
+        from homeostat.cli.version import command
+
+        ctx.invoke(command)
+        ctx.exit()
+
+
+@click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Show the version and exit."
+)
+def main() -> None:
+    """Keeps real things as they were declared, and thinks before it acts.
+
+    \b
+    Start here:
+      homeostat up --demo
+    """

@@ -1,0 +1,160 @@
+"""What the loop may touch on this host: `--allow file:PATH`, `--allow process`, …, and the providers that come of it."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from homeostat.loop.provider import Provider
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+FORMS = {
+    "file": "file:DIR keeps files below DIR",
+    "process": "process, or process:DIR, runs commands, or those below DIR",
+    "exec": "exec, or exec:PATH, runs programs, or those at or below PATH",
+    "http": "http, or http:HOST, talks to REST APIs, or those of HOST",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """Which providers are on, and within what bounds. An empty tuple means: without bounds."""
+
+    bounds: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    own: tuple[str, ...] = ()
+    """Providers of the user's: `lamps.py`, `shop.lamps` or `shop.lamps:Lamp`."""
+
+    @classmethod
+    def parse(cls, words: Iterable[str], own: Iterable[str] = ()) -> Allowed:
+        """From the values of --allow and --provider. UsageError where one is not understood."""
+        bounds: dict[str, list[str]] = {}
+        free: set[str] = set()
+        for text in words:
+            name, colon, bound = text.partition(":")
+            if name not in FORMS:
+                raise click.UsageError(f"--allow {text}: what can be allowed is\n  " + "\n  ".join(FORMS.values()))
+            if name == "file" and not bound:
+                raise click.UsageError("--allow file: say where, such as --allow file:/etc/app")
+            if colon and not bound:
+                raise click.UsageError(f"--allow {text}: nothing stands after the colon")
+            if bound and name != "http":
+                bound = str(Path(bound).expanduser().absolute())
+            known = bounds.setdefault(name, [])
+            if bound:
+                known.append(bound)
+            else:
+                free.add(name)
+        return cls({name: () if name in free else tuple(found) for name, found in bounds.items()}, tuple(own))
+
+    def __str__(self) -> str:
+        """As a person would write it."""
+        words = [f"{name}:{bound}" for name, found in self.bounds.items() for bound in found]
+        return (
+            ", ".join([*words, *(name for name, found in self.bounds.items() if not found), *self.own])
+            or "nothing here"
+        )
+
+    def load(self) -> None:
+        """Imports what `providers` and the engine need: on a thread, where an event loop has requests to serve meanwhile."""
+        for name in ("kubernetes", *self.bounds):
+            importlib.import_module(f"homeostat.providers.{name}")
+        importlib.import_module("homeostat.guards.keeper")
+
+    def providers(self, state: Path) -> list[Provider[Any, Any]]:
+        """The providers, ready for an engine. `state` is a directory for what they must remember on this host.
+
+        What reaches only other Kubernetes APIs, by credentials that were declared for that, is always on.
+        """
+        from homeostat.providers.kubernetes import KubernetesObject
+
+        found: list[Provider[Any, Any]] = [KubernetesObject()]
+        if "file" in self.bounds:
+            from homeostat.providers.file import File
+
+            found.append(File(allowed=self.bounds["file"]))
+        if "process" in self.bounds:
+            from homeostat.providers.process import Process
+
+            found.append(Process(state / "processes", allowed=self.bounds["process"] or True))
+        if "exec" in self.bounds:
+            from homeostat.providers.exec import Exec
+
+            found.append(Exec(allowed=self.bounds["exec"] or ("/",)))
+        if "http" in self.bounds:
+            from homeostat.providers.http import HttpResource
+
+            found.append(HttpResource(self.bounds["http"] or None))
+        return found + [provider for text in self.own for provider in load_own(text)]
+
+
+def loop_options(command: F) -> F:
+    """Adds --allow, --provider and --enforce."""
+    options = [
+        click.option(
+            "--allow",
+            metavar="WHAT",
+            multiple=True,
+            help="What the loop may touch from this host; may be repeated. " + "; ".join(FORMS.values()) + ".",
+        ),
+        click.option(
+            "--provider",
+            "own",
+            metavar="FILE|MODULE[:CLASS]",
+            multiple=True,
+            help="A provider of your own; may be repeated. It runs with the rights of this process.",
+        ),
+        click.option(
+            "--enforce", is_flag=True, help="Act on kinds that no policy speaks of, instead of only observing them."
+        ),
+    ]
+    found: Any = command
+    for option in reversed(options):
+        found = option(found)
+    return found  # type: ignore[no-any-return]
+
+
+def load_own(text: str) -> list[Provider[Any, Any]]:
+    """The providers that a file or module defines, or the one that is named. Says what is wrong where there is none."""
+    from homeostat.loop.provider import Provider
+
+    place, _, wanted = text.partition(":")
+    module = _module(place)
+    classes = [
+        thing
+        for thing in vars(module).values()
+        if isinstance(thing, type) and issubclass(thing, Provider) and "info" in vars(thing)
+        if (thing.__name__ == wanted if wanted else thing.__module__ == module.__name__)
+    ]
+    if not classes:
+        raise click.ClickException(f"--provider {text}: it defines no {wanted or 'Provider with a group'}")
+    try:
+        return [kind() for kind in classes]
+    except TypeError as error:
+        raise click.ClickException(f"--provider {text}: it must be made without arguments: {error}") from None
+
+
+def _module(place: str) -> Any:
+    try:
+        if not place.endswith(".py"):
+            return importlib.import_module(place)
+        path = Path(place).expanduser()
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[path.stem] = module  # annotations are looked up there
+        spec.loader.exec_module(module)
+        return module
+    except OSError as error:
+        raise click.ClickException(f"--provider {place}: {error.strerror}") from None
+    except ImportError as error:
+        raise click.ClickException(f"--provider {place}: {error}") from None

@@ -1,0 +1,91 @@
+"""`homeostat approve`: a person's yes to one exact plan that the guards hold."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from homeostat.cli.connection import Connection, server_options
+from homeostat.cli.show import ask, echo_lines
+
+if TYPE_CHECKING:
+    from homeostat.cli.fleets import View
+    from homeostat.client import Client
+    from homeostat.loop.fleet import Drift, Fleet
+
+
+@click.command()
+@click.argument("plan")
+@click.option("--reason", default="", help="Why, for whoever reads it later.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@server_options(namespace=False)
+def command(server: Connection, plan: str, reason: str, yes: bool) -> None:
+    """Approve the PLAN of this name, once, after showing it.
+
+    The name stands for exactly these actions, decided on exactly these facts: if anything moves, it fits no more. An approval never
+    lifts a freeze, a window or an invariant, and waves stay as they are.
+
+    \b
+    Examples:
+      homeostat runbook
+      homeostat approve 0123456789abcdef --reason "the new colour is meant"
+
+    Exits with 0 when it is approved, 1 when no such plan is open or it failed, 3 when you said no.
+    """
+
+    async def read(client: Client) -> View:
+        from homeostat.cli.openplan import view_of
+
+        return await view_of(client)
+
+    view = server.run(read)
+    fleet, drifts = _find(view, plan)
+    echo_lines(_shown(view, fleet, drifts))
+    if not yes:
+        ask("Approve exactly this?")
+
+    async def write(client: Client) -> str:
+        from homeostat.cli.planning import MANAGER
+        from homeostat.guards.keeper import APPROVAL_KIND
+
+        body = {"metadata": {"generateName": f"{plan}-"}, "spec": {"plan": plan, "reason": reason}}
+        handle = client.kind(APPROVAL_KIND.api_version, APPROVAL_KIND.kind)
+        made = await handle.create(body, field_manager=MANAGER)
+        return str(made["metadata"]["name"])
+
+    click.echo(f"approved as Approval {server.run(write)}; it is used once, when the loop finds exactly this plan.")
+
+
+def _find(view: View, plan: str) -> tuple[Fleet, list[Drift]]:
+    from homeostat.loop.fleet import plan_hash
+
+    names = []
+    for fleet in view.fleets.values():
+        for drifts in _plans(fleet):
+            if not drifts:
+                continue
+            if (name := plan_hash(drifts)) == plan:
+                return fleet, drifts
+            names.append(name)
+    halted = [halt.plan for fleet in view.fleets.values() for halt in view.halts(fleet) if halt.plan]
+    hint = f"What is halted now: {', '.join(dict.fromkeys(halted))}." if halted else "Nothing is halted now."
+    raise click.ClickException(f"no plan that is open now is called {plan}: what it was made from has moved. {hint}")
+
+
+def _plans(fleet: Fleet) -> list[list[Drift]]:
+    """All that an approval can be for, as the guards count it."""
+    from homeostat.loop.fleet import Op
+
+    waiting = [drift for drift in fleet.drifts.values() if not drift.in_flight]
+    sets = {drift.wave for drift in waiting} - {""}
+    by_op = [[d for d in waiting if d.op is op] for op in (Op.UPDATE, Op.DELETE)]
+    return [waiting, *by_op, *([d for d in waiting if d.wave == name] for name in sorted(sets))]
+
+
+def _shown(view: View, fleet: Fleet, drifts: list[Drift]) -> list[str]:
+    from homeostat.cli.openplan import closing, drift_lines
+
+    halts = [f"halted by {halt.guard}: {halt.reason}" for halt in view.halts(fleet)]
+    lines = drift_lines(view, sorted((drift.ref, drift) for drift in drifts))
+    return [*lines, "", click.style(closing(drifts), bold=True), f"in {fleet.name} ({fleet.size} resources)", *halts]

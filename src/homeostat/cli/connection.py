@@ -1,0 +1,109 @@
+"""How every command finds its server: the same options, the same errors."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from homeostat.client import Client
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+
+DEFAULT_KUBECONFIG = "~/.homeostat/admin.kubeconfig"
+REQUEST_SECONDS = 10.0
+"""How long a request may take. Somebody sits and waits: a server that is not there is told at once."""
+
+
+class Trouble(click.ClickException):
+    """What went wrong, where the exit code 1 has a meaning of its own."""
+
+    exit_code = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """Which server, as whom, and where in it. Commands get it from `server_options`."""
+
+    kubeconfig: str | None = None
+    context: str | None = None
+    namespace: str = ""
+
+    def place(self) -> str | None:
+        """The kubeconfig to read; None leaves it to $KUBECONFIG."""
+        if self.kubeconfig or os.environ.get("KUBECONFIG"):
+            return self.kubeconfig
+        ours = Path(DEFAULT_KUBECONFIG).expanduser()
+        if not ours.exists():
+            raise click.ClickException(
+                f"{ours} does not exist: start a server with `homeostat up`, or name a kubeconfig with --kubeconfig"
+            )
+        return str(ours)
+
+    def run(
+        self,
+        work: Callable[[Client], Coroutine[Any, Any, T]],
+        *,
+        failure: type[click.ClickException] = click.ClickException,
+        **options: Any,
+    ) -> T:
+        """Does the work with a client and gives what it gives; what fails is said in one line, as this kind of failure."""
+        from homeostat.client import Client, ConfigError, Unreachable
+        from homeostat.model.errors import ApiError
+
+        async def connected() -> T:
+            settings = {"timeout": REQUEST_SECONDS, "attempts": 1, **options}
+            if self.namespace:
+                settings["namespace"] = self.namespace
+            async with Client.from_kubeconfig(self.place(), self.context, **settings) as client:
+                return await work(client)
+
+        try:
+            return asyncio.run(connected())
+        except ConfigError as error:
+            message = str(error)
+        except Unreachable as error:
+            message = f"{error}. Is the server up? `homeostat up` starts it."
+        except ApiError as error:
+            message = error.message
+        except click.ClickException as error:
+            message = error.message
+        raise failure(message)
+
+
+def server_options(namespace: bool = True) -> Callable[[F], F]:
+    """Adds --kubeconfig, --context and (unless told otherwise) --namespace, and hands them over as `server`."""
+
+    def decorate(command: F) -> F:
+        @functools.wraps(command)
+        def wrapped(*args: Any, kubeconfig: str | None, context: str | None, namespace: str = "", **rest: Any) -> Any:
+            return command(*args, server=Connection(kubeconfig, context, namespace), **rest)
+
+        options = [
+            click.option(
+                "--kubeconfig",
+                metavar="PATH",
+                help=f"Which server, and as whom. Default: $KUBECONFIG, then {DEFAULT_KUBECONFIG}.",
+            ),
+            click.option(
+                "--context", metavar="NAME", help="The context of the kubeconfig, where it is not the current."
+            ),
+        ]
+        if namespace:
+            options.append(
+                click.option("-n", "--namespace", metavar="NAME", default="", help="Default: that of the context.")
+            )
+        found: Any = wrapped
+        for option in reversed(options):
+            found = option(found)
+        return found  # type: ignore[no-any-return]
+
+    return decorate

@@ -1,0 +1,56 @@
+"""`homeostat drift`: everything that is not as declared now."""
+
+from __future__ import annotations
+
+import click
+
+from homeostat.cli.connection import Connection, server_options
+from homeostat.cli.show import ago, echo_lines, emit, output_option, table
+
+
+@click.command()
+@click.argument("scope", required=False)
+@output_option("table", "json", "yaml")
+@server_options(namespace=False)
+def command(server: Connection, scope: str | None, output: str) -> None:
+    """Show what is not as declared: since when, why, by whom, and what holds it.
+
+    SCOPE is a kind, a policy or a fleet; without it, all that the loop keeps.
+
+    \b
+    Examples:
+      homeostat drift
+      homeostat drift files -o json
+
+    Exits with 0, also when there is none.
+    """
+    from homeostat.cli.fleets import hold_of
+    from homeostat.cli.openplan import drift_data, view_of
+
+    view = server.run(lambda client: view_of(client, scope))
+    if output != "table":
+        emit([drift_data(view, ref, drift) for ref, drift in view.open()], output)
+        return
+    rows = [["KIND", "NAMESPACE", "NAME", "TO", "CAUSE", "BY", "SINCE", "HELD BY", "FIELDS"]]
+    for ref, drift in view.open():
+        hold = hold_of(view.objects[ref])
+        rows.append(
+            [
+                view.kinds[ref.kind].kind,
+                ref.namespace,
+                ref.name,
+                str(drift.op),
+                str(drift.cause),
+                ",".join(drift.by) or "-",
+                ago(view.now - drift.since),
+                hold.guard if hold else "-",
+                ",".join(drift.paths[:3]) + ("…" if len(drift.paths) > 3 else ""),
+            ]
+        )
+    if len(rows) > 1:
+        echo_lines(table(rows))
+    unknown = [(ref, why) for fleet in view.fleets.values() for ref, why in sorted(fleet.unknown.items())]
+    for ref, why in unknown:
+        click.echo(f"unknown: {ref}: {why}")
+    if len(rows) == 1 and not unknown:
+        click.echo(f"all is as declared ({len(view.objects)} looked at)", err=True)

@@ -1,0 +1,84 @@
+"""`homeostat freeze`: closes the gate for a scope. Looking and reporting go on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from homeostat.cli.connection import Connection, server_options
+from homeostat.cli.duration import seconds
+
+if TYPE_CHECKING:
+    from homeostat.client import Client
+
+
+def _somebody() -> str:
+    import getpass
+
+    return getpass.getuser()
+
+
+@click.command()
+@click.argument("scope")
+@click.option("--reason", required=True, help="Why, for whoever finds it closed.")
+@click.option("--for", "length", metavar="DURATION", callback=seconds, default=None, help="How long: 30m, 2h, 1d.")
+@click.option(
+    "--until", metavar="TIME", help="Until when: 2026-01-31T18:00:00Z. Without an end, until `homeostat unfreeze`."
+)
+@click.option("--author", metavar="WHO", default=_somebody, show_default="you", help="Who can be asked about it.")
+@server_options()
+def command(server: Connection, scope: str, reason: str, length: int | None, until: str | None, author: str) -> None:
+    """Let nothing be done to a SCOPE: a kind, a policy, a fleet, or one thing as KIND/NAME.
+
+    Drift is still seen and reported. Only the end, or `homeostat unfreeze`, lifts it. Where a policy and a kind have the same name,
+    the policy is meant; the whole name of the kind (`files.files.homeostat.dev`) is never in doubt.
+
+    \b
+    Examples:
+      homeostat freeze files --reason "the disk is being replaced" --for 2h
+      homeostat freeze file/motd --reason "under investigation"
+
+    Exits with 0 when it is frozen, 1 when that failed.
+    """
+    from homeostat.cli.scope import Scope, change_policy, find_scope
+
+    freeze: dict[str, Any] = {"reason": reason, "author": author}
+    if end := _end(length, until):
+        freeze["until"] = end
+
+    async def write(client: Client) -> list[str]:
+        found: Scope = await find_scope(client, scope)
+        if found.kind is not None:
+            freeze["kinds"] = [found.kind.name]
+            if found.name:
+                freeze["names"] = [found.name]
+                if found.kind.namespaced:
+                    freeze["namespaces"] = [client.namespace]
+        for policy in found.policies:
+            await change_policy(client, policy, lambda spec: {"freezes": [*(spec.get("freezes") or ()), freeze]})
+        return [policy["metadata"]["name"] for policy in found.policies]
+
+    names = server.run(write)
+    click.echo(f"{scope} is frozen{' until ' + end if end else ''} (in GuardPolicy {', '.join(names)}).")
+    click.echo(f"To lift it: homeostat unfreeze {scope}")
+
+
+def _end(length: int | None, until: str | None) -> str:
+    import time
+
+    from homeostat.model.clock import format_time, parse_time
+
+    if length is not None and until:
+        raise click.UsageError("--for and --until exclude each other")
+    if length is not None:
+        return format_time(time.time() + length)
+    if not until:
+        return ""
+    try:
+        end = parse_time(until)
+    except ValueError:
+        raise click.UsageError(f"--until {until}: write a time such as 2026-01-31T18:00:00Z") from None
+    if end <= time.time():
+        raise click.UsageError(f"--until {until} is over already")
+    return format_time(end)

@@ -1,0 +1,105 @@
+"""What the loop has open: the ledger's lines as a plan, with the guards' verdict fleet by fleet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from homeostat.cli.fleets import View, hold_of, look
+from homeostat.cli.kinds import served_kinds
+from homeostat.cli.planning import SIGNS
+from homeostat.cli.scope import find_scope
+from homeostat.cli.show import ago, painted
+from homeostat.cli.verdicts import judge, verdict_lines
+from homeostat.loop.fleet import Drift, Fleet, Op, Ref, plan_hash
+from homeostat.model.clock import format_time
+
+if TYPE_CHECKING:
+    from homeostat.client import Client
+
+
+async def view_of(client: Client, scope: str | None = None) -> View:
+    """What the loop keeps, or the part of it that a scope names."""
+    if not scope:
+        return await look(client, [kind for kind in await served_kinds(client) if kind.kept])
+    found = await find_scope(client, scope)
+    view = await look(client, found.guarded())
+    names = {policy["metadata"]["name"] for policy in found.policies}
+    for name, fleet in list(view.fleets.items()):
+        if not names & {policy["metadata"]["name"] for policy in view.policies_of(fleet)}:
+            del view.fleets[name]
+        elif found.name:
+            fleet.drifts = {ref: drift for ref, drift in fleet.drifts.items() if ref.name == found.name}
+    return view
+
+
+def title_of(view: View, ref: Ref) -> str:
+    """`Lamp default/hall`."""
+    kind = view.kinds[ref.kind].kind
+    return f"{kind} {ref.namespace}/{ref.name}" if ref.namespace else f"{kind} {ref.name}"
+
+
+def drift_lines(view: View, drifts: Iterable[tuple[Ref, Drift]]) -> Iterator[str]:
+    """Each with its sign, cause and changes."""
+    for ref, drift in drifts:
+        by = f", by {' and '.join(drift.by)}" if drift.by else ""
+        yield (
+            painted(f"{SIGNS[drift.op]} {title_of(view, ref)}")
+            + f"   {drift.cause}{by}, {ago(view.now - drift.since)} ago"
+        )
+        for line in drift.changes:
+            yield "    " + painted(line)
+
+
+def closing(drifts: Iterable[Drift]) -> str:
+    """The sum, in the words of every plan."""
+    ops = [drift.op for drift in drifts]
+    add, change, destroy = (ops.count(op) for op in (Op.CREATE, Op.UPDATE, Op.DELETE))
+    return f"Plan: {add} to add, {change} to change, {destroy} to destroy"
+
+
+def open_lines(view: View) -> Iterator[str]:
+    """The whole as text."""
+    yield from drift_lines(view, view.open())
+    if view.open():
+        yield ""
+    yield click.style(closing(drift for _, drift in view.open()), bold=True)
+    yield from verdict_lines([judge(view, fleet) for fleet in busy(view)])
+
+
+def busy(view: View) -> list[Fleet]:
+    """Fleets that have something open or unreadable."""
+    return [fleet for fleet in view.fleets.values() if fleet.drifts or fleet.unknown]
+
+
+def open_data(view: View) -> dict[str, Any]:
+    """The whole for programs."""
+    return {
+        "actions": [drift_data(view, ref, drift) for ref, drift in view.open()],
+        "guards": [judge(view, fleet).data() | {"plan": _plan(fleet)} for fleet in busy(view)],
+    }
+
+
+def drift_data(view: View, ref: Ref, drift: Drift) -> dict[str, Any]:
+    """A line of the ledger for programs."""
+    hold = hold_of(view.objects[ref])
+    return {
+        "op": str(drift.op),
+        "kind": view.kinds[ref.kind].kind,
+        "resource": ref.kind,
+        "namespace": ref.namespace,
+        "name": ref.name,
+        "cause": str(drift.cause),
+        "by": list(drift.by),
+        "since": format_time(drift.since),
+        "changeSet": drift.change_set,
+        "changes": list(drift.changes or drift.paths),
+        "heldBy": hold.guard if hold else "",
+        "reason": hold.reason if hold else "",
+    }
+
+
+def _plan(fleet: Fleet) -> str:
+    return plan_hash(d for d in fleet.drifts.values() if not d.in_flight)

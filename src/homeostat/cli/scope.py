@@ -1,0 +1,102 @@
+"""What a person means by a scope: a fleet, a policy, a kind, or one thing; and the policies that guard it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from homeostat.cli.kinds import Kind, find_kind, served_kinds
+from homeostat.guards.gate import DEFAULT
+from homeostat.guards.keeper import built_in_policy
+from homeostat.guards.policy import GROUP, KIND, VERSION
+from homeostat.model.errors import ApiError
+
+if TYPE_CHECKING:
+    from homeostat.client import Client
+
+Object = dict[str, Any]
+
+TRIES = 10
+"""How often a change is tried again that somebody else's write overtook: the loop reports on policies all the time."""
+
+
+@dataclass(slots=True)
+class Scope:
+    """Policies, as objects; the kind and name where it is not all that they guard."""
+
+    text: str
+    policies: list[Object]
+    kind: Kind | None = None
+    name: str = ""
+    kinds: list[Kind] = field(default_factory=list)  # all that the loop keeps
+
+    def guarded(self) -> list[Kind]:
+        """The kinds that it is about."""
+        if self.kind is not None:
+            return [self.kind]
+        named = {name for policy in self.policies for name in policy["spec"].get("fleet", {}).get("kinds") or ()}
+        return [kind for kind in self.kinds if kind.name in named]
+
+
+async def find_scope(client: Client, text: str) -> Scope:
+    """`default/files.homeostat.dev` and `web+prod` as fleets are called, `web` a policy, `files` a kind, `files/motd` a thing.
+
+    A kind that the loop keeps has at least the default policy, which is made here where nothing has made it yet.
+    """
+    policies = {policy["metadata"]["name"]: policy for policy in await _policies(client)}
+    kinds = [kind for kind in await served_kinds(client) if kind.kept]
+    names = text.removeprefix(DEFAULT).split("+")
+    if all(name in policies for name in names):
+        return Scope(text, [policies[name] for name in names], kinds=kinds)
+    word, _, name = text.removeprefix(DEFAULT).partition("/")
+    kind = find_kind(kinds, word)
+    if kind is None:
+        raise click.ClickException(_unknown(text, word, [*policies, *(w for k in kinds for w in k.words)]))
+    guarding = [p for p in policies.values() if kind.name in (p["spec"].get("fleet", {}).get("kinds") or ())]
+    if kind.name not in policies:
+        guarding.append(built_in_policy(kind.name))
+    return Scope(text, guarding, kind, name, kinds)
+
+
+async def _policies(client: Client) -> list[Object]:
+    try:
+        return await client.kind(f"{GROUP}/{VERSION}", KIND).list()
+    except ApiError as error:
+        if error.code == 404:
+            raise click.ClickException(
+                "no loop has run on this server yet, so there is nothing to guard: start `homeostat controllers`"
+            ) from None
+        raise
+
+
+def _unknown(text: str, word: str, words: list[str]) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(word.lower(), words, n=1)
+    hint = f" Did you mean '{near[0]}'?" if near else " `homeostat get guardpolicies` shows the policies there are."
+    return f"'{text}' is no policy, and no kind that the loop keeps.{hint}"
+
+
+async def change_policy(client: Client, policy: Object, change: Callable[[Object], Object]) -> Object:
+    """Changes fields of a policy's spec, by what is there now; makes the policy where it is not there yet."""
+    from homeostat.cli.planning import MANAGER
+
+    handle = client.kind(f"{GROUP}/{VERSION}", KIND)
+    name = policy["metadata"]["name"]
+    if "uid" not in policy["metadata"]:
+        made = {**policy, "spec": {**policy["spec"], **change(policy["spec"])}}
+        return await handle.create(made, field_manager=MANAGER)
+    for _ in range(TRIES):
+        metadata = {"resourceVersion": policy["metadata"]["resourceVersion"]}
+        try:
+            return await handle.patch(
+                name, {"metadata": metadata, "spec": change(policy["spec"])}, field_manager=MANAGER
+            )
+        except ApiError as error:
+            if error.reason != "Conflict":
+                raise
+        policy = await handle.get(name)
+    raise click.ClickException(f"GuardPolicy {name} keeps changing under our hands: try again")

@@ -1,0 +1,73 @@
+"""What people read: tables, ages, colours where there is a terminal; and the same as data for programs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+COLOURS = {"+": "green", "~": "yellow", "-": "red"}
+_UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
+
+
+def output_option(*forms: str) -> Callable[[F], F]:
+    """`-o`, with these forms; the first is what people get who do not ask."""
+    return click.option(
+        "-o", "--output", type=click.Choice(forms), default=forms[0], show_default=True, help="How to print it."
+    )
+
+
+def emit(value: Any, form: str) -> None:
+    """Prints data as `json` or `yaml`."""
+    if form == "yaml":
+        from homeostat.model.encoding import encode_yaml
+
+        click.echo(encode_yaml(value).decode(), nl=False)
+    else:
+        import orjson
+
+        click.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
+
+
+def table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines with the columns below each other; the first row is the head."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return ["   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def painted(line: str) -> str:
+    """A line of a diff in the colour of its sign. Where there is no terminal, `click.echo` takes colours away again."""
+    return click.style(line, fg=COLOURS.get(line.lstrip()[:1]))
+
+
+def echo_lines(lines: Iterable[str]) -> None:
+    """Prints them."""
+    for line in lines:
+        click.echo(line)
+
+
+def ask(question: str) -> None:
+    """Goes on where a person says yes. Exits with 3 where they say no; UsageError where there is nobody to ask."""
+    if not sys.stdin.isatty():
+        raise click.UsageError("there is nobody to ask: add --yes")
+    if not click.confirm(question):
+        raise click.exceptions.Exit(3)
+
+
+def ago(seconds: float) -> str:
+    """A duration as people say it: `3m`, `2h5m`, `4d`."""
+    left, words = max(0, int(seconds)), []
+    for size, unit in _UNITS:
+        count, left = divmod(left, size)
+        if count:
+            words.append(f"{count}{unit}")
+    return "".join(words[:2]) or "0s"
+
+
+def count(number: int, thing: str) -> str:
+    """`1 change`, `2 changes`."""
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"

@@ -1,0 +1,217 @@
+"""`homeostat up`: a control plane on the embedded store, in the foreground."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import shlex
+import shutil
+import signal
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from homeostat.cli import give_up_output
+from homeostat.cli.allow import Allowed, loop_options
+
+if TYPE_CHECKING:
+    from homeostat.api.server import Listen, Server
+    from homeostat.cli.controllers import Loop
+
+DEFAULT_DATA = "~/.homeostat"
+LOOP_USER = "system:homeostat:loop"
+"""As whom the loop in this process writes."""
+GC_THRESHOLD = (20_000, 20, 50)
+"""How many new objects make a collection, and how many collections a deeper one; Python's default is (700, 10, 10)."""
+KUBECTL = "https://kubernetes.io/docs/tasks/tools/, or Debian's package kubernetes-client"
+
+log = logging.getLogger("homeostat")
+
+
+def _directory(ctx: click.Context, param: click.Parameter, value: str) -> Path:
+    try:
+        value.encode()
+        path = Path(value).expanduser()
+    except UnicodeError:
+        raise click.BadParameter("the path is not UTF-8") from None
+    except RuntimeError:
+        raise click.BadParameter(f"{value}: no home directory is known for that; give a whole path") from None
+    if not value:
+        raise click.BadParameter("it is empty; give a directory")
+    return path.absolute()
+
+
+@click.command()
+@click.option(
+    "--data",
+    metavar="DIR",
+    default=DEFAULT_DATA,
+    show_default=True,
+    callback=_directory,
+    help="Directory that holds all state.",
+)
+@click.option(
+    "--listen",
+    metavar="HOST:PORT",
+    default="127.0.0.1:7443",
+    show_default=True,
+    help="Port 0 takes a free one; host 0.0.0.0 or [::] listens on every address.",
+)
+@click.option("--demo", is_flag=True, help="Add a live example to look at.")
+@loop_options
+def command(
+    data: Path,
+    listen: str,
+    demo: bool,
+    allow: tuple[str, ...],
+    own: tuple[str, ...],
+    enforce: bool,
+) -> None:
+    """Start a control plane and serve until interrupted.
+
+    \b
+    Examples:
+      homeostat up
+      homeostat up --demo
+      homeostat up --data ./state --listen 127.0.0.1:0
+      homeostat up --allow file:/etc/app --allow process --enforce
+    """
+    import uvloop
+
+    from homeostat.api.auth.pki import PkiError
+    from homeostat.api.server import CannotListen, Listen
+    from homeostat.store import Full, StoreError
+
+    # With nothing to keep, no loop runs: `homeostat controllers` can run one elsewhere, at any time.
+    allowed = Allowed.parse(allow, own) if allow or own or enforce else None
+    _hold_standard_streams()
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    try:
+        where = Listen.parse(listen)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--listen") from None
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_serve(data, where, demo, allowed, enforce))
+    except CannotListen as error:
+        raise click.ClickException(f"{error}. Where to listen is said with --listen") from None
+    except Full:
+        raise click.ClickException(_no_space(data)) from None
+    except (StoreError, PkiError) as error:
+        raise click.ClickException(str(error)) from None
+    except OSError as error:
+        raise click.ClickException(_explain(error, data)) from None
+
+
+def _hold_standard_streams() -> None:
+    """Fills the numbers 0 to 2 where they are free: a socket that got one of them would be taken for a terminal."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(descriptor)
+
+
+async def _serve(data: Path, where: Listen, demo: bool, allowed: Allowed | None, enforce: bool) -> None:
+    from homeostat.api.server import Server
+
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # nohup keeps it going
+            loop.add_signal_handler(number, stop.set)
+    server = Server(data, where)
+    await server.start()
+    # What is here now lives as long as the process, and requests leave few cycles: look for garbage less often.
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLD)
+    try:
+        example = None
+        if demo:
+            from homeostat.cli.demo import Demo
+
+            example = Demo(server)
+            await example.start()
+        _greet(server, demo, _loop_line(allowed, enforce))
+        loop_inside = None if allowed is None else await _loop(server, allowed, enforce)
+        await stop.wait()
+        if loop_inside is not None:
+            await loop_inside.stop()
+        if example is not None:
+            await example.stop()
+    finally:
+        await server.stop()
+
+
+async def _loop(server: Server, allowed: Allowed, enforce: bool) -> Loop:
+    """The loop in this process. It begins after the server is ready: nobody waits for it."""
+    from homeostat.api.local import local_client
+    from homeostat.cli.controllers import Loop, mode_of
+
+    await asyncio.to_thread(allowed.load)
+    client = local_client(server.plane, LOOP_USER)
+    loop = Loop(client, allowed.providers(server.data), mode_of(enforce))
+    loop.begin()
+    return loop
+
+
+def _loop_line(allowed: Allowed | None, enforce: bool) -> str:
+    if allowed is None:
+        return "none here: `homeostat controllers` runs it"
+    return f"{'acts' if enforce else 'observes'}, and may touch {allowed}; `homeostat drift` shows what it sees"
+
+
+def _greet(server: Server, demo: bool, loop: str) -> None:
+    try:
+        click.echo("\n".join(_greeting(server, demo, loop)))
+    except OSError as error:  # the reader of a pipe went away, a log file's disk is full: no reason to stop serving
+        log.warning("ready at %s; that could not be printed: %s", server.url, error.strerror)
+        give_up_output()
+
+
+def _greeting(server: Server, demo: bool, loop: str) -> list[str]:
+    lines = [
+        f"homeostat is ready at {server.url}",
+        f"  data        {server.data}",
+        f"  kubeconfig  {server.kubeconfig}   (admin; keep it to yourself)",
+        f"  loop        {loop}",
+    ]
+    if server.listen.everywhere:
+        others = server.url.replace(server.listen.url_host, socket.gethostname())
+        lines.append(f"  listens     on every address of this machine; others reach it as {others}")
+    lines += ["", "Try, in another terminal:", f"  export KUBECONFIG={shlex.quote(str(server.kubeconfig))}"]
+    lines += [f"  {line}" for line in (_demo_lines() if demo else _plain_lines())]
+    if shutil.which("kubectl") is None:
+        lines += ["", f"kubectl is not on the PATH; how to get it: {KUBECTL}"]
+    return [*lines, "", "Ctrl-C stops it; what was declared stays in the data directory."]
+
+
+def _plain_lines() -> list[str]:
+    return [
+        "kubectl api-resources",
+        "kubectl get namespaces",
+        "kubectl create configmap hello --from-literal=who=world",
+    ]
+
+
+def _demo_lines() -> list[str]:
+    from homeostat.cli.demo import TRY
+
+    return TRY
+
+
+def _explain(error: OSError, data: Path) -> str:
+    import errno
+
+    where = error.filename2 or error.filename or data
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return f"{where}: {error.strerror}. Check its owner and permissions, or choose another directory with --data"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return _no_space(data)
+    return f"{where}: {error.strerror or error}"
+
+
+def _no_space(data: Path) -> str:
+    return f"no space is left for {data}: free some and start again"

@@ -1,0 +1,106 @@
+"""From apiVersion and kind to a path: what the server serves, asked once and again when something is missing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote
+
+from homeostat.model.errors import ApiError
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A kind as a server serves it."""
+
+    api_version: str
+    kind: str
+    plural: str
+    namespaced: bool
+    verbs: frozenset[str] = frozenset()
+    subresources: frozenset[str] = field(default_factory=frozenset)
+
+    def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        """The path of a collection, an object or a subresource of one."""
+        parts = [group_path(self.api_version)]
+        if namespace:
+            parts += ("namespaces", quote(namespace, safe=""))
+        parts.append(self.plural)
+        if name:
+            # A name is one segment, whatever it holds; RBAC names have colons, which may stand as they are.
+            parts.append(quote(name, safe=":@!$&'()*+,;="))
+        if subresource:
+            parts.append(subresource)
+        return "/".join(parts)
+
+
+def group_path(api_version: str) -> str:
+    """`/api/v1` or `/apis/GROUP/VERSION`."""
+    return f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
+
+
+class Discovery:
+    """Remembers what each group version serves. `fetch` gets a document by its path."""
+
+    def __init__(self, fetch: Callable[[str], Awaitable[Any]]) -> None:
+        self._fetch = fetch
+        self._known: dict[str, dict[str, Served]] = {}
+        self._asking: dict[str, asyncio.Lock] = {}
+
+    async def find(self, api_version: str, kind: str) -> Served:
+        """The kind; a miss asks the server anew, for definitions come and go.
+
+        Raises `ApiError` 404 where there is none.
+        """
+        found = self._known.get(api_version, {}).get(kind)
+        if found is not None:
+            return found
+        before = self._known.get(api_version)
+        async with self._asking.setdefault(api_version, asyncio.Lock()):
+            if self._known.get(api_version) is before:  # else somebody asked while this one waited
+                await self._refresh(api_version, kind)
+        found = self._known.get(api_version, {}).get(kind)
+        if found is None:
+            raise no_match(api_version, kind)
+        return found
+
+    def forget(self, api_version: str) -> None:
+        """What was known of a group version no longer holds."""
+        self._known.pop(api_version, None)
+
+    async def _refresh(self, api_version: str, kind: str) -> None:
+        try:
+            document = await self._fetch(group_path(api_version))
+        except ApiError as error:
+            if error.code == 404:
+                self._known.pop(api_version, None)
+                raise no_match(api_version, kind) from None
+            raise
+        self._known[api_version] = _kinds(api_version, document.get("resources") or ())
+
+
+def _kinds(api_version: str, resources: Any) -> dict[str, Served]:
+    subresources: dict[str, set[str]] = {}
+    for item in resources:
+        plural, slash, sub = item["name"].partition("/")
+        if slash:
+            subresources.setdefault(plural, set()).add(sub)
+    return {
+        item["kind"]: Served(
+            api_version,
+            item["kind"],
+            item["name"],
+            bool(item.get("namespaced")),
+            frozenset(item.get("verbs") or ()),
+            frozenset(subresources.get(item["name"], ())),
+        )
+        for item in resources
+        if "/" not in item["name"]
+    }
+
+
+def no_match(api_version: str, kind: str) -> ApiError:
+    """Worded as kubectl words it."""
+    return ApiError(404, "NotFound", f'no matches for kind "{kind}" in version "{api_version}"')

@@ -1,0 +1,133 @@
+"""Objects as the client hands them out: plain dicts, or msgspec Structs of the caller's own."""
+
+from __future__ import annotations
+
+from typing import Any, Generic, NamedTuple, TypeVar, cast
+
+import msgspec
+import orjson
+
+T = TypeVar("T")
+
+
+class Key(NamedTuple):
+    """Which object of a kind; the namespace is empty where the kind has none."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+class Selection(NamedTuple):
+    """Which objects of a collection: a namespace (empty: all), a label selector, a field selector."""
+
+    namespace: str = ""
+    labels: str = ""
+    fields: str = ""
+
+    @property
+    def params(self) -> dict[str, str]:
+        """The selectors as the API names them; empty ones are left out."""
+        named = {"labelSelector": self.labels, "fieldSelector": self.fields}
+        return {name: text for name, text in named.items() if text}
+
+
+class OwnerReference(msgspec.Struct, rename="camel", omit_defaults=True):
+    """Whose an object is: it goes when its owner goes."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+    controller: bool = False
+    block_owner_deletion: bool = False
+
+
+class Metadata(msgspec.Struct, rename="camel", omit_defaults=True):
+    """`metadata` for typed kinds: the fields that programs use. Anything else is dropped when it is decoded."""
+
+    name: str = ""
+    namespace: str = ""
+    generate_name: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    finalizers: list[str] = []
+    owner_references: list[OwnerReference] = []
+
+
+class Identity(NamedTuple):
+    """Who an object is and which state of it this is."""
+
+    key: Key
+    uid: str
+    revision: str
+
+
+class _Head(msgspec.Struct):
+    metadata: Metadata
+
+
+class Form(Generic[T]):
+    """How the objects of one handle are decoded and encoded.
+
+    `form` is `dict`, or a Struct type with a field `metadata: Metadata`. A Struct drops what it does not declare: write
+    such kinds with `apply` and `patch`, which leave the rest alone, rather than with `replace`.
+    """
+
+    def __init__(self, form: type[T]) -> None:
+        self.plain = form is dict
+        self._decode = None if self.plain else msgspec.json.Decoder(form)
+        self._form = form
+
+    def decode(self, body: bytes, api_version: str = "", kind: str = "") -> T:
+        """One object; what lacks them, as the items of a list do, is given apiVersion and kind."""
+        if self._decode is None:
+            return cast(T, _named(orjson.loads(body), api_version, kind))
+        return self._decode.decode(body)
+
+    def from_dict(self, obj: dict[str, Any], api_version: str, kind: str) -> T:
+        """The same for what is decoded already."""
+        if self.plain:
+            return cast(T, _named(obj, api_version, kind))
+        return msgspec.convert(obj, self._form)
+
+    def to_dict(self, obj: T | dict[str, Any], api_version: str, kind: str) -> dict[str, Any]:
+        """An object as a dict of its own, with apiVersion and kind filled in."""
+        built = dict(obj) if isinstance(obj, dict) else msgspec.to_builtins(obj)
+        return cast(dict[str, Any], _named(built, api_version, kind))
+
+    def identity(self, obj: T) -> Identity:
+        """Key, uid and resourceVersion."""
+        if isinstance(obj, dict):
+            meta = obj["metadata"]
+            key = Key(meta.get("namespace", ""), meta["name"])
+            return Identity(key, meta.get("uid", ""), meta.get("resourceVersion", ""))
+        typed = cast(_Head, obj).metadata
+        return Identity(Key(typed.namespace, typed.name), typed.uid, typed.resource_version)
+
+    def labels(self, obj: T) -> dict[str, str]:
+        """The labels; empty where there are none."""
+        found = obj["metadata"].get("labels") if isinstance(obj, dict) else cast(_Head, obj).metadata.labels
+        return found or {}
+
+
+def _named(obj: Any, api_version: str, kind: str) -> Any:
+    if api_version:
+        obj.setdefault("apiVersion", api_version)
+        obj.setdefault("kind", kind)
+    return obj
+
+
+def newer(revision: str, than: str) -> bool:
+    """Whether a resourceVersion is later than another. They are counters; where one is not, the first is believed."""
+    try:
+        return int(revision) > int(than or 0)
+    except ValueError:
+        return revision != than

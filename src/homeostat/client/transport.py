@@ -1,0 +1,49 @@
+"""How requests travel: a small contract with two forms, HTTPS (`client.http`) and in process (`api.local`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+Headers = Sequence[tuple[str, str]]
+
+
+class Unreachable(Exception):
+    """No answer came. `sent` says whether the server may have acted on the request all the same."""
+
+    def __init__(self, message: str, *, sent: bool = True) -> None:
+        super().__init__(message)
+        self.sent = sent
+
+
+class Answer(Protocol):
+    """An answer that has begun to arrive. Whoever asked must read it to its end or `close` it."""
+
+    @property
+    def status(self) -> int: ...
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Names are lower case; of a repeated header the first."""
+
+    async def read(self) -> bytes:
+        """The whole body. Raises `Unreachable` where it breaks off."""
+
+    async def piece(self) -> bytes:
+        """The next bytes of a stream; empty at its end in order. Raises `Unreachable` where it breaks off."""
+
+    def close(self) -> None:
+        """Lets go of it, read or not. Doing so twice is harmless."""
+
+
+class Transport(Protocol):
+    """Carries requests to one server. Timeouts are the caller's: a transport waits for as long as it is let."""
+
+    async def send(self, method: str, target: str, headers: Headers, body: bytes) -> Answer:
+        """Sends a request and waits for the head of its answer. Raises `Unreachable`.
+
+        `target` is an absolute path with its query, already quoted.
+        """
+
+    async def close(self) -> None:
+        """Ends what is open."""

@@ -1,0 +1,185 @@
+"""The loop as people run it: inside of `homeostat up`, and as a process of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from .conftest import COMMAND, Up
+from .test_loop_commands import GUIDE
+
+Start = Callable[..., Up]
+Command = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def lamps(tmp_path: Path) -> tuple[Path, Path]:
+    """The provider of the guide, and the directory that its lamps are in."""
+    place = tmp_path / "lamps"
+    place.mkdir()
+    code = re.search(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+    assert code is not None
+    provider = tmp_path / "lamps.py"
+    provider.write_text(code[1])
+    return provider, place
+
+
+@pytest.fixture
+def controllers(environment: dict[str, str]) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts `homeostat controllers` and waits until it says what it keeps."""
+    running: list[subprocess.Popen[str]] = []
+
+    def begin(*arguments: object, **variables: str) -> subprocess.Popen[str]:
+        call = [*COMMAND, "controllers", *map(str, arguments)]
+        full = {**environment, **variables}
+        process = subprocess.Popen(call, env=full, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert "keeping" in line, line + process.stdout.read()
+        running.append(process)
+        return process
+
+    yield begin
+    for process in running:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def declare(file: Path, text: str) -> Path:
+    file.write_text(text)
+    return file
+
+
+def test_up_keeps_files_where_it_is_allowed_to(start: Start, homeostat_command: Command, tmp_path: Path) -> None:
+    place = tmp_path / "site"
+    place.mkdir()
+    up = start("--allow", f"file:{place}", "--enforce")
+    assert f"acts, and may touch file:{place}" in up.said
+    served(homeostat_command, up, "files.files.homeostat.dev")
+    manifest = declare(
+        tmp_path / "motd.yaml",
+        "apiVersion: files.homeostat.dev/v1\nkind: File\nmetadata: {name: motd}\n"
+        f"spec: {{path: {place}/motd, content: hello}}\n",
+    )
+    done = homeostat_command("apply", "--yes", "-f", manifest, KUBECONFIG=str(up.kubeconfig))
+    assert done.returncode == 0, done.stderr
+    done = homeostat_command("wait", "file", "motd", KUBECONFIG=str(up.kubeconfig))
+    assert done.returncode == 0, done.stderr
+    assert (place / "motd").read_text() == "hello"
+    up.stop()
+    assert up.process.returncode == 0
+    assert "Traceback" not in up.said
+
+
+def test_what_is_not_allowed_is_not_even_a_kind(start: Start, homeostat_command: Command) -> None:
+    up = start("--enforce")
+    assert "acts, and may touch nothing here" in up.said
+    served(homeostat_command, up, "kubernetesobjects.kubernetes.homeostat.dev")
+    for kind in ("file", "process", "exec", "httpresource"):
+        done = homeostat_command("get", kind, KUBECONFIG=str(up.kubeconfig))
+        assert done.returncode == 1
+        assert f"no kind '{kind}'" in done.stderr
+
+
+def test_a_process_of_its_own_keeps_what_a_provider_of_the_users_defines(
+    start: Start,
+    controllers: Callable[..., subprocess.Popen[str]],
+    homeostat_command: Command,
+    lamps: tuple[Path, Path],
+    tmp_path: Path,
+) -> None:
+    provider, place = lamps
+    up = start()
+    assert "none here: `homeostat controllers` runs it" in up.said
+    process = controllers("--kubeconfig", up.kubeconfig, "--provider", provider, "--enforce", LAMPS=str(place))
+    served(homeostat_command, up, "lamps.lamps.example.com")
+    manifest = declare(
+        tmp_path / "hall.yaml",
+        "apiVersion: lamps.example.com/v1\nkind: Lamp\nmetadata: {name: hall}\nspec: {colour: red}\n",
+    )
+    assert homeostat_command("apply", "--yes", "-f", manifest, KUBECONFIG=str(up.kubeconfig)).returncode == 0
+    done = homeostat_command("wait", "lamp", "hall", KUBECONFIG=str(up.kubeconfig))
+    assert done.returncode == 0, done.stderr
+    assert '"red"' in (place / "hall").read_text()
+    process.send_signal(signal.SIGTERM)
+    said, _ = process.communicate(timeout=10)
+    assert process.returncode == 0
+    assert "Traceback" not in said
+
+
+def test_the_mode_that_a_person_chose_outlives_the_flag(start: Start, homeostat_command: Command) -> None:
+    kind = "kubernetesobjects.kubernetes.homeostat.dev"
+
+    up = start("--enforce")
+    assert "Enforce" in mode_line(homeostat_command, up, kind)
+    up.stop()
+    up = start("--allow", "http")
+    assert "Observe" in mode_line(homeostat_command, up, kind)  # nobody chose: the flag decides
+    done = homeostat_command("enforce", "--yes", kind, KUBECONFIG=str(up.kubeconfig))
+    assert done.returncode == 0, done.stderr
+    up.stop()
+    up = start("--allow", "http")
+    assert "Enforce" in mode_line(homeostat_command, up, kind)
+
+
+def mode_line(homeostat_command: Command, up: Up, kind: str) -> str:
+    served(homeostat_command, up, kind)
+    return homeostat_command("get", "guardpolicy", kind, KUBECONFIG=str(up.kubeconfig)).stdout
+
+
+def served(homeostat_command: Command, up: Up, kind: str) -> None:
+    """Waits until the loop, which begins after the server is ready, has made a kind known."""
+    for _ in range(50):
+        done = homeostat_command("get", kind, KUBECONFIG=str(up.kubeconfig))
+        if done.returncode == 0:
+            return
+    raise AssertionError(f"{kind} never came: {done.stderr}")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (["--allow", "everything"], "file:DIR keeps files below DIR"),
+        (["--allow", "file"], "say where"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_with_what_can(
+    homeostat_command: Command, tmp_path: Path, arguments: list[str], hint: str
+) -> None:
+    done = homeostat_command("up", "--data", tmp_path / "data", "--listen", "127.0.0.1:0", *arguments)
+    assert done.returncode == 2
+    assert hint in done.stderr
+
+
+@pytest.mark.parametrize("place", ["nowhere.py", "no.such.module", "json"])
+def test_a_provider_that_is_none_is_said(homeostat_command: Command, tmp_path: Path, place: str) -> None:
+    kubeconfig = declare(
+        tmp_path / "config",
+        "apiVersion: v1\nkind: Config\ncurrent-context: a\ncontexts: [{name: a, context: {cluster: a, user: a}}]\n"
+        "clusters: [{name: a, cluster: {server: 'https://127.0.0.1:1'}}]\nusers: [{name: a, user: {}}]\n",
+    )
+    done = homeostat_command("controllers", "--kubeconfig", kubeconfig, "--provider", place)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"Error: --provider {place}")
+
+
+def test_help_costs_next_to_nothing(homeostat_command: Command) -> None:
+    homeostat_command("--help")
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = homeostat_command("--help")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert "runbook" in done.stdout
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 0.15 * _slowness()
+
+
+def _slowness() -> float:
+    """Tests share the machine with others; under load the same work costs more."""
+    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))

@@ -1,0 +1,390 @@
+"""The commands by which people steer the loop: a real server, a real engine beside it, and the provider of docs/loop.md."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import pty
+import re
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from homeostat.cli import main
+from homeostat.cli.allow import load_own
+from homeostat.cli.controllers import assemble
+from homeostat.guards import Mode
+from homeostat.guards.keeper import Keeper
+from homeostat.loop.engine import Engine
+from homeostat.testing import TestPlane
+
+from .conftest import COMMAND
+
+GUIDE = Path(__file__).parents[2] / "docs" / "loop.md"
+KIND = ("lamps.example.com/v1", "Lamp")
+
+
+class House:
+    """Lamps, the loop that keeps them, and the command line."""
+
+    def __init__(self, plane: TestPlane, directory: Path, lamps: Path) -> None:
+        self.plane = plane
+        self.directory = directory
+        self.lamps = lamps
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._parts: list[Any] = []
+        self.engine: Engine
+
+    # The loop
+
+    def start(self, provider: Path, mode: Mode) -> None:
+        self._thread.start()
+        self._call(self._start(provider, mode))
+
+    async def _start(self, provider: Path, mode: Mode) -> None:
+        client = self.plane.client()
+        keeper, self.engine = assemble(client, load_own(str(provider)), mode)
+        assert isinstance(keeper, Keeper)
+        await keeper.start()
+        await self.engine.start()
+        self._parts = [self.engine.stop, keeper.stop, client.close]
+
+    def stop(self) -> None:
+        for part in self._parts:
+            self._call(part())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def _call(self, work: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(20)
+
+    def look(self) -> None:
+        """Has everything looked at again, as the next pass would."""
+        self._loop.call_soon_threadsafe(self.engine.regroup)
+
+    # The world
+
+    def colour(self, name: str) -> str:
+        try:
+            return str(json.loads((self.lamps / name).read_text())["colour"])
+        except (FileNotFoundError, json.JSONDecodeError):
+            return ""
+
+    def paint(self, name: str, colour: str) -> None:
+        (self.lamps / name).write_text(json.dumps({"colour": colour, "watts": 10}))
+        self.look()
+
+    def declare(self, colour: str, *names: str) -> Path:
+        """A file that declares lamps of this colour."""
+        file = self.directory / "lamps.yaml"
+        documents = [
+            f"apiVersion: lamps.example.com/v1\nkind: Lamp\nmetadata: {{name: {name}, labels: {{house: ours}}}}\n"
+            f"spec: {{colour: {colour}}}\n"
+            for name in names
+        ]
+        file.write_text("---\n".join(documents))
+        return file
+
+    # The command line
+
+    def run(self, *arguments: object, code: int = 0, given: str | None = None) -> str:
+        call = [*map(str, arguments), "--kubeconfig", str(self.plane.kubeconfig)]
+        result: Result = CliRunner().invoke(main, call, input=given, catch_exceptions=False)
+        assert result.exit_code == code, result.output
+        return result.output
+
+    def data(self, *arguments: object) -> Any:
+        return json.loads(self.run(*arguments, "-o", "json"))
+
+    def until(self, holds: Callable[[], Any]) -> Any:
+        end = time.monotonic() + 10
+        while not (found := holds()):
+            assert time.monotonic() < end, f"it never came: {self.run('drift')}"
+            time.sleep(0.02)
+        return found
+
+    def lamp(self, name: str) -> dict[str, Any]:
+        return self.plane.get(*KIND, name, "default")
+
+
+@pytest.fixture
+def open_house(
+    homeostat: TestPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[Mode], House]]:
+    lamps = tmp_path / "lamps"
+    lamps.mkdir()
+    monkeypatch.setenv("LAMPS", str(lamps))
+    provider = tmp_path / "lamps.py"
+    code = re.search(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+    assert code is not None
+    provider.write_text(code[1])
+    house = House(homeostat, tmp_path, lamps)
+
+    def begin(mode: Mode) -> House:
+        house.start(provider, mode)
+        return house
+
+    yield begin
+    house.stop()
+
+
+@pytest.fixture
+def house(open_house: Callable[[Mode], House]) -> House:
+    """One whose loop acts."""
+    return open_house(Mode.ENFORCE)
+
+
+def test_a_plan_says_what_would_be_written_and_writes_nothing(house: House) -> None:
+    file = house.declare("red", "hall", "attic")
+    said = house.run("plan", "-f", file)
+    assert "+ Lamp default/hall" in said
+    assert "Plan: 2 to add, 0 to change, 0 to destroy" in said
+    assert "Guards: let it through" in said
+    assert "nothing found" in house.run("get", "lamps")
+
+
+def test_what_is_applied_is_one_change_set_and_comes_true(house: House) -> None:
+    said = house.run("apply", "--yes", "-f", house.declare("red", "hall", "attic"))
+    assert "Plan: 2 to add, 0 to change, 0 to destroy" in said
+    for name in ("hall", "attic"):
+        house.run("wait", "lamp", name, "--for", "condition=Ready", "--timeout", "10s")
+    assert house.colour("hall") == "red"
+    marks = {house.lamp(name)["metadata"]["annotations"]["homeostat.dev/change-set"] for name in ("hall", "attic")}
+    assert len(marks) == 1
+    assert marks.pop() in said
+
+
+def test_applying_the_same_again_changes_nothing_at_all(house: House) -> None:
+    file = house.declare("red", "hall")
+    house.run("apply", "--yes", "-f", file)
+    house.run("wait", "lamp", "hall")
+    before = house.lamp("hall")
+    said = house.run("apply", "--yes", "-f", file)
+    assert "Plan: 0 to add, 0 to change, 0 to destroy" in said
+    assert house.lamp("hall") == before
+
+
+def test_diff_exits_as_kubectl_diff_does(house: House) -> None:
+    file = house.declare("red", "hall")
+    house.run("diff", "-f", file, code=1)
+    house.run("apply", "--yes", "-f", file)
+    assert house.run("diff", "-f", file) == ""
+    assert '~ spec.colour: "red" → "blue"' in house.run("diff", "-f", house.declare("blue", "hall"), code=1)
+    house.run("diff", "-f", house.directory / "nowhere.yaml", code=2)
+    file.write_text("apiVersion: lamps.example.com/v1\nkind: Lamp\nmetadata: {name: hall}\nspec: {watts: 3}\n")
+    assert "spec.colour" in house.run("diff", "-f", file, code=2)
+
+
+def test_where_one_object_is_refused_nothing_is_written(house: House) -> None:
+    file = house.declare("red", "hall", "attic")
+    file.write_text(
+        file.read_text() + "---\napiVersion: lamps.example.com/v1\nkind: Lamp\nmetadata: {name: bad}\nspec: {}\n"
+    )
+    said = house.run("apply", "--yes", "-f", file, code=1)
+    assert "document 3" in said
+    assert "nothing was done" in said
+    assert "nothing found" in house.run("get", "lamps")
+
+
+@pytest.mark.parametrize(("answer", "code"), [("n", 3), ("y", 0)])
+def test_a_person_is_shown_the_plan_and_asked(house: House, answer: str, code: int) -> None:
+    terminal, other_end = pty.openpty()
+    call = [*COMMAND, "apply", "-f", str(house.declare("red", "hall")), "--kubeconfig", str(house.plane.kubeconfig)]
+    os.write(terminal, f"{answer}\n".encode())
+    done = subprocess.run(call, stdin=other_end, capture_output=True, text=True, timeout=30, check=False)
+    os.close(terminal)
+    os.close(other_end)
+    assert "Plan: 1 to add" in done.stdout
+    assert done.returncode == code
+    found = house.run("get", "lamps")
+    assert ("hall" in found) is (answer == "y")
+
+
+def test_where_nobody_can_be_asked_nothing_is_written(house: House) -> None:
+    assert "add --yes" in house.run("apply", "-f", house.declare("red", "hall"), code=2)
+    assert "nothing found" in house.run("get", "lamps")
+
+
+def test_what_is_no_longer_declared_is_pruned_and_counted(house: House) -> None:
+    house.run("apply", "--yes", "-f", house.declare("red", "hall", "attic"))
+    house.run("wait", "lamp", "attic")
+    said = house.run("apply", "--yes", "-f", house.declare("red", "hall"), "--prune", "house=ours")
+    assert "- Lamp default/attic" in said
+    assert "Plan: 0 to add, 0 to change, 1 to destroy" in said
+    house.run("wait", "lamp", "attic", "--for", "delete")
+    assert house.colour("attic") == ""
+    assert house.colour("hall") == "red"
+
+
+def test_a_kind_and_what_is_of_that_kind_can_come_together(house: House) -> None:
+    definition = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "chairs.shop.example.com"},
+        "spec": {
+            "group": "shop.example.com",
+            "scope": "Namespaced",
+            "names": {"kind": "Chair", "plural": "chairs", "singular": "chair"},
+            "versions": [
+                {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}
+            ],
+        },
+    }
+    room = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "room"}}
+    chair = {"apiVersion": "shop.example.com/v1", "kind": "Chair", "metadata": {"name": "red", "namespace": "room"}}
+    file = house.directory / "all.json"
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [chair, room, definition]}))
+    assert "Plan: 3 to add" in house.run("apply", "--yes", "-f", file)
+    assert "red" in house.run("get", "chair", "red", "-n", "room")
+
+
+def test_a_secret_is_never_shown(house: House) -> None:
+    file = house.directory / "secret.yaml"
+    file.write_text("apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {password: hunter2}\n")
+    said = house.run("apply", "--yes", "-f", file)
+    assert "(sensitive)" in said
+    assert "hunter2" not in said
+    assert "aHVudGVyMg" not in said
+
+
+def test_drift_is_shown_explained_and_repaired_only_after_the_freeze(house: House) -> None:
+    house.run("apply", "--yes", "-f", house.declare("red", "hall"))
+    house.run("wait", "lamp", "hall")
+    assert "is frozen" in house.run(
+        "freeze", "lamps", "--reason", "the electrician is here", "--author", "ana", "--for", "2h"
+    )
+    house.paint("hall", "green")
+    (line,) = house.until(lambda: [d for d in house.data("drift") if d["heldBy"] == "freeze"])
+    assert (line["name"], line["cause"], line["op"]) == ("hall", "drift", "update")
+    assert line["changes"] == ['~ colour: "green" → "red"  (drift)']
+    told = house.run("explain", "lamp", "hall")
+    assert "reality changed" in told
+    assert "held by freeze: frozen until" in told
+    assert re.search(r"mode +lets it through", told)
+    assert re.search(r"freeze +holds it: .*electrician", told)
+    assert "ask ana, then homeostat unfreeze" in house.run("runbook")
+    assert house.colour("hall") == "green"
+    assert "lifted: the electrician is here" in house.run("unfreeze", "lamps")
+    house.until(lambda: house.colour("hall") == "red")
+
+
+def test_one_thing_alone_can_be_frozen(house: House) -> None:
+    house.run("apply", "--yes", "-f", house.declare("red", "hall", "attic"))
+    for name in ("hall", "attic"):
+        house.run("wait", "lamp", name)
+    house.run("freeze", "lamp/hall", "--reason", "under investigation")
+    house.paint("hall", "green")
+    house.paint("attic", "green")
+    house.until(lambda: house.colour("attic") == "red")
+    house.until(lambda: [d for d in house.data("drift", "lamps") if d["heldBy"] == "freeze"])
+    assert house.colour("hall") == "green"
+    house.run("unfreeze", "lamp/hall")
+    house.until(lambda: house.colour("hall") == "red")
+
+
+def test_a_new_kind_is_only_observed_until_a_person_enforces_it(open_house: Callable[[Mode], House]) -> None:
+    house = open_house(Mode.OBSERVE)
+    said = house.run("apply", "--yes", "-f", house.declare("red", "hall"))
+    assert "mode holds 1" in said
+    house.until(lambda: [d for d in house.data("drift") if d["heldBy"] == "mode"])
+    assert house.colour("hall") == ""
+    house.run("enforce", "lamps", code=2)  # nobody to ask
+    said = house.run("enforce", "lamps", "--yes")
+    assert "+ Lamp default/hall" in said
+    assert "Plan: 1 to add, 0 to change, 0 to destroy" in said
+    assert "1 at once" in said
+    house.run("wait", "lamp", "hall")
+    assert house.colour("hall") == "red"
+    house.run("observe", "lamps")
+    house.paint("hall", "green")
+    house.until(lambda: [d for d in house.data("drift") if d["heldBy"] == "mode"])
+    assert house.colour("hall") == "green"
+
+
+def test_a_halted_plan_is_shown_and_approved_by_its_name(house: House) -> None:
+    names = [f"lamp-{number}" for number in range(12)]
+    house.run("apply", "--yes", "-f", house.declare("red", *names))
+    for name in names:
+        house.run("wait", "lamp", name)
+    said = house.run("apply", "--yes", "-f", house.declare("black", *names))
+    assert "mass-drift halts it: 12 of 12 would be changed, more than 3" in said
+
+    def black() -> int:
+        return sum(house.colour(name) == "black" for name in names)
+
+    def halted() -> str:
+        """The plan that stands once all have been looked at; a change that trickles in may have had its first canary."""
+        found = re.search(r"homeostat approve (\w+)", house.run("runbook"))
+        opened = house.data("plan", "lamps")
+        whole = len(opened["actions"]) + black() == len(names)
+        return found[1] if found and whole and opened["guards"][0]["plan"] == found[1] else ""
+
+    plan = house.until(halted)
+    assert black() <= 1
+    left = len(names) - black()
+    assert "mass-drift" in house.run("get", "guardpolicies")
+    assert "no plan that is open now" in house.run("approve", "0123456789abcdef", "--yes", code=1)
+    said = house.run("approve", plan, "--yes", "--reason", "it is meant")
+    assert f"Plan: 0 to add, {left} to change, 0 to destroy" in said
+    house.until(lambda: all(house.colour(name) == "black" for name in names))
+
+
+def test_nothing_more_is_written_once_all_is_as_declared(house: House) -> None:
+    house.run("apply", "--yes", "-f", house.declare("red", "hall", "attic"))
+    for name in ("hall", "attic"):
+        house.run("wait", "lamp", name)
+
+    def versions() -> list[str]:
+        objects = [*house.data("get", "lamps")["items"], *house.data("get", "guardpolicies")["items"]]
+        return [obj["metadata"]["resourceVersion"] for obj in objects]
+
+    def reported() -> bool:
+        (policy,) = house.data("get", "guardpolicies")["items"]
+        status = policy.get("status", {})
+        return (status.get("fleetSize"), status.get("drifted")) == (2, 0)
+
+    house.until(reported)
+    before = versions()
+    house.look()
+    time.sleep(1.5)  # longer than a decision and the report on it take
+    assert versions() == before
+
+
+def test_history_tells_who_did_what_and_by_which_change_set(house: House) -> None:
+    said = house.run("apply", "--yes", "-f", house.declare("red", "hall"))
+    change_set = re.search(r"change set (\S+)\.", said)
+    assert change_set is not None
+    house.run("wait", "lamp", "hall")
+    entries = house.until(lambda: [e for e in house.data("history", "lamp", "hall") if e["source"] == "audit"])
+    assert any(entry["change_set"] == change_set[1] for entry in entries)
+    of_set = house.data("history", "--change-set", change_set[1])
+    assert [entry["source"] for entry in of_set] == ["audit"]
+    told = house.run("history", "lamp", "hall")
+    assert "homeostat-cli" in told
+    assert "Ready became True" in told
+
+
+def test_a_kind_goes_by_any_of_its_names_and_a_typo_gets_a_hint(house: House) -> None:
+    house.run("apply", "--yes", "-f", house.declare("red", "hall"))
+    for word in ("lamps", "lamp", "Lamp", "LAMPS", "lamps.lamps.example.com"):
+        assert "hall" in house.run("get", word)
+    assert "Did you mean 'lamp'?" in house.run("get", "lamsp", code=1)
+    assert "default" in house.run("get", "ns")
+    assert "is no policy" in house.run("freeze", "lamsp", "--reason", "x", code=1)
+
+
+def test_waiting_in_vain_says_why(house: House) -> None:
+    house.run("freeze", "lamps", "--reason", "the electrician is here")
+    house.run("apply", "--yes", "-f", house.declare("red", "hall"))
+    house.until(lambda: [d for d in house.data("drift") if d["heldBy"] == "freeze"])
+    assert "electrician" in house.run("wait", "lamp", "hall", "--timeout", "1s", code=1)
+    assert "is not there" in house.run("wait", "lamp", "nowhere", code=1)
