@@ -1,0 +1,863 @@
+"""What built-in kinds refuse, and in which words. Texts that changed between releases are left out, or told by their end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from .conftest import Api, Object
+
+NAMESPACED = {
+    "v1": {
+        "ConfigMap": "configmaps",
+        "Secret": "secrets",
+        "Service": "services",
+        "Pod": "pods",
+        "ResourceQuota": "resourcequotas",
+        "PersistentVolumeClaim": "persistentvolumeclaims",
+    },
+    "coordination.k8s.io/v1": {"Lease": "leases"},
+    "apps/v1": {
+        "Deployment": "deployments",
+        "StatefulSet": "statefulsets",
+        "DaemonSet": "daemonsets",
+        "ReplicaSet": "replicasets",
+    },
+    "batch/v1": {"Job": "jobs"},
+    "rbac.authorization.k8s.io/v1": {"Role": "roles", "RoleBinding": "rolebindings"},
+    "networking.k8s.io/v1": {"Ingress": "ingresses", "NetworkPolicy": "networkpolicies"},
+    "autoscaling/v1": {"HorizontalPodAutoscaler": "horizontalpodautoscalers"},
+}
+CLUSTERED = {
+    "v1": {"Namespace": "namespaces"},
+    "rbac.authorization.k8s.io/v1": {"ClusterRole": "clusterroles"},
+    "scheduling.k8s.io/v1": {"PriorityClass": "priorityclasses"},
+    "storage.k8s.io/v1": {"StorageClass": "storageclasses"},
+}
+SELECTED: Object = {"selector": {"matchLabels": {"a": "b"}}}
+CONTAINER: Object = {"name": "c", "image": "i"}
+POD: Object = {"containers": [CONTAINER]}
+WORKLOAD: Object = {**SELECTED, "template": {"metadata": {"labels": {"a": "b"}}, "spec": POD}}
+TASK: Object = {"template": {"spec": {**POD, "restartPolicy": "Never"}}}
+ROLE: Object = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "r"}
+
+
+def place(kind: str, namespace: str = "default") -> tuple[str, str]:
+    """The apiVersion of a kind and where its objects are."""
+    for kinds, folder in ((NAMESPACED, f"/namespaces/{namespace}"), (CLUSTERED, "")):
+        for api_version, plurals in kinds.items():
+            if kind in plurals:
+                root = "/api/" if "/" not in api_version else "/apis/"
+                return api_version, f"{root}{api_version}{folder}/{plurals[kind]}"
+    raise AssertionError(kind)
+
+
+@pytest.fixture(autouse=True)
+def judge(api: Api) -> None:
+    if not api.serves("scheduling.k8s.io/v1", "priorityclasses"):
+        pytest.skip("this server does not validate built-in kinds")
+
+
+def send(api: Api, kind: str, name: str, body: Object, namespace: str = "default", **query: Any) -> Any:
+    api_version, path = place(kind, namespace)
+    return api.post(path, {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, **body}, **query)
+
+
+REFUSED: list[tuple[str, str, Object, str, str]] = [
+    (
+        "ConfigMap",
+        "x",
+        {"data": {"a b": "x"}},
+        "data[a b]",
+        "Invalid value: \"a b\": a valid config key must consist of alphanumeric characters, '-', '_' or '.'",
+    ),
+    (
+        "ConfigMap",
+        "x",
+        {"data": {"a": "x"}, "binaryData": {"a": "eA=="}},
+        "data[a]",
+        'Invalid value: "a": duplicate of key present in binaryData',
+    ),
+    ("ConfigMap", "x", {"data": {"..": "x"}}, "data[..]", "Invalid value: \"..\": must not be '..'"),
+    (
+        "ConfigMap",
+        "A",
+        {},
+        "metadata.name",
+        "Invalid value: \"A\": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character",
+    ),
+    ("ConfigMap", "", {}, "metadata.name", "Required value: name or generateName is required"),
+    (
+        "Secret",
+        "x",
+        {"data": {"a b": "eA=="}},
+        "data[a b]",
+        "Invalid value: \"a b\": a valid config key must consist of alphanumeric characters, '-', '_' or '.'",
+    ),
+    ("Secret", "x", {"type": "kubernetes.io/tls"}, "data[tls.key]", "Required value"),
+    ("Secret", "x", {"type": "kubernetes.io/dockerconfigjson"}, "data[.dockerconfigjson]", "Required value"),
+    (
+        "Secret",
+        "x",
+        {"type": "kubernetes.io/dockerconfigjson", "data": {".dockerconfigjson": "eA=="}},
+        "data[.dockerconfigjson]",
+        "Invalid value: \"<secret contents redacted>\": invalid character 'x' looking for beginning of value",
+    ),
+    ("Secret", "x", {"type": "kubernetes.io/basic-auth"}, "data[%s][username]", "Required value"),
+    ("Secret", "x", {"type": "kubernetes.io/ssh-auth"}, "data[%s][ssh-privatekey]", "Required value"),
+    (
+        "Secret",
+        "x",
+        {"type": "kubernetes.io/service-account-token"},
+        "metadata.annotations[kubernetes.io/service-account.name]",
+        "Required value",
+    ),
+    ("Secret", "x", {"type": "kubernetes.io/dockercfg"}, "data[.dockercfg]", "Required value"),
+    (
+        "Namespace",
+        "a.b",
+        {},
+        "metadata.name",
+        "Invalid value: \"a.b\": a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character",
+    ),
+    (
+        "Namespace",
+        "A",
+        {},
+        "metadata.name",
+        "Invalid value: \"A\": a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character",
+    ),
+    (
+        "Namespace",
+        "x",
+        {"spec": {"finalizers": ["bad"]}},
+        "spec.finalizers",
+        'Invalid value: "bad": name is neither a standard finalizer name nor is it fully qualified',
+    ),
+    (
+        "Lease",
+        "x",
+        {"spec": {"leaseDurationSeconds": 0}},
+        "spec.leaseDurationSeconds",
+        "Invalid value: 0: must be greater than 0",
+    ),
+    ("Service", "x", {"spec": {"ports": []}}, "spec.ports", "Required value"),
+    (
+        "Service",
+        "x",
+        {"spec": {"ports": [{"port": 0}]}},
+        "spec.ports[0].port",
+        "Invalid value: 0: must be between 1 and 65535, inclusive",
+    ),
+    (
+        "Service",
+        "x",
+        {"spec": {"ports": [{"port": 70000}]}},
+        "spec.ports[0].port",
+        "Invalid value: 70000: must be between 1 and 65535, inclusive",
+    ),
+    ("Service", "x", {"spec": {"ports": [{"port": 80}, {"port": 81}]}}, "spec.ports[0].name", "Required value"),
+    (
+        "Service",
+        "x",
+        {"spec": {"ports": [{"port": 80, "name": "A"}]}},
+        "spec.ports[0].name",
+        "Invalid value: \"A\": a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character",
+    ),
+    (
+        "Service",
+        "x",
+        {"spec": {"ports": [{"port": 80, "name": "a"}, {"port": 81, "name": "a"}]}},
+        "spec.ports[1].name",
+        'Duplicate value: "a"',
+    ),
+    (
+        "Service",
+        "x",
+        {"spec": {"ports": [{"port": 80, "protocol": "FOO"}]}},
+        "spec.ports[0].protocol",
+        'Unsupported value: "FOO": supported values: "SCTP", "TCP", "UDP"',
+    ),
+    (
+        "Service",
+        "x",
+        {"spec": {"ports": [{"port": 80, "nodePort": 30000}]}},
+        "spec.ports[0].nodePort",
+        "Forbidden: may not be used when `type` is 'ClusterIP'",
+    ),
+    (
+        "Service",
+        "x",
+        {"spec": {"type": "Foo", "ports": [{"port": 80}]}},
+        "spec.type",
+        'Unsupported value: "Foo": supported values: "ClusterIP", "ExternalName", "LoadBalancer", "NodePort"',
+    ),
+    ("Service", "x", {"spec": {"type": "ExternalName"}}, "spec.externalName", "Required value"),
+    (
+        "Service",
+        "x",
+        {"spec": {"type": "ExternalName", "externalName": "A_"}},
+        "spec.externalName",
+        "Invalid value: \"A_\": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character",
+    ),
+    (
+        "Service",
+        "x",
+        {"spec": {"sessionAffinity": "x", "ports": [{"port": 80}]}},
+        "spec.sessionAffinity",
+        'Unsupported value: "x": supported values: "ClientIP", "None"',
+    ),
+    (
+        "Service",
+        "x",
+        {"spec": {"selector": {"a b": "c"}, "ports": [{"port": 80}]}},
+        "spec.selector",
+        "Invalid value: \"a b\": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character",
+    ),
+    (
+        "Service",
+        "x",
+        {"spec": {"clusterIP": "x", "ports": [{"port": 80}]}},
+        "spec.clusterIPs[0]",
+        'Invalid value: "x": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)',
+    ),
+    (
+        "Service",
+        "1a",
+        {"spec": {"ports": [{"port": 80}]}},
+        "metadata.name",
+        "Invalid value: \"1a\": a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character",
+    ),
+    (
+        "Service",
+        "x",
+        {"spec": {"externalIPs": ["x"], "ports": [{"port": 80}]}},
+        "spec.externalIPs[0]",
+        'Invalid value: "x": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)',
+    ),
+    ("Service", "x", {}, "spec.ports", "Required value"),
+    (
+        "Deployment",
+        "x",
+        {"spec": {**WORKLOAD, "replicas": -1}},
+        "spec.replicas",
+        "Invalid value: -1: must be greater than or equal to 0",
+    ),
+    (
+        "Deployment",
+        "x",
+        {"spec": {**WORKLOAD, "strategy": {"type": "Recreate", "rollingUpdate": {"maxSurge": 1}}}},
+        "spec.strategy.rollingUpdate",
+        "Forbidden: may not be specified when strategy `type` is 'Recreate'",
+    ),
+    (
+        "Deployment",
+        "x",
+        {"spec": {**WORKLOAD, "minReadySeconds": -1}},
+        "spec.minReadySeconds",
+        "Invalid value: -1: must be greater than or equal to 0",
+    ),
+    (
+        "Deployment",
+        "x",
+        {"spec": {**WORKLOAD, "progressDeadlineSeconds": 0}},
+        "spec.progressDeadlineSeconds",
+        "Invalid value: 0: must be greater than minReadySeconds",
+    ),
+    (
+        "Deployment",
+        "x",
+        {"spec": {**WORKLOAD, "minReadySeconds": 600}},
+        "spec.progressDeadlineSeconds",
+        "Invalid value: 600: must be greater than minReadySeconds",
+    ),
+    (
+        "Deployment",
+        "x",
+        {"spec": {**WORKLOAD, "revisionHistoryLimit": -1}},
+        "spec.revisionHistoryLimit",
+        "Invalid value: -1: must be greater than or equal to 0",
+    ),
+    (
+        "Deployment",
+        "x",
+        {
+            "spec": {
+                **SELECTED,
+                "template": {"metadata": {"labels": {"a": "b"}}, "spec": {**POD, "restartPolicy": "Never"}},
+            }
+        },
+        "spec.template.spec.restartPolicy",
+        'Unsupported value: "Never": supported values: "Always"',
+    ),
+    (
+        "Deployment",
+        "x",
+        {"spec": {**SELECTED, "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": []}}}},
+        "spec.template.spec.containers",
+        "Required value",
+    ),
+    (
+        "StatefulSet",
+        "x",
+        {"spec": {**WORKLOAD, "serviceName": "s", "podManagementPolicy": "Foo"}},
+        "spec.podManagementPolicy",
+        "Invalid value: \"Foo\": must be 'OrderedReady' or 'Parallel'",
+    ),
+    (
+        "StatefulSet",
+        "x",
+        {"spec": {**WORKLOAD, "replicas": -1, "serviceName": "s"}},
+        "spec.replicas",
+        "Invalid value: -1: must be greater than or equal to 0",
+    ),
+    (
+        "DaemonSet",
+        "x",
+        {
+            "spec": {
+                **SELECTED,
+                "template": {"metadata": {"labels": {"a": "b"}}, "spec": {**POD, "restartPolicy": "Never"}},
+            }
+        },
+        "spec.template.spec.restartPolicy",
+        'Unsupported value: "Never": supported values: "Always"',
+    ),
+    (
+        "ReplicaSet",
+        "x",
+        {"spec": {**SELECTED, "replicas": -1, "template": {"metadata": {"labels": {"a": "b"}}, "spec": POD}}},
+        "spec.replicas",
+        "Invalid value: -1: must be greater than or equal to 0",
+    ),
+    (
+        "Job",
+        "x",
+        {"spec": {**TASK, "parallelism": -1}},
+        "spec.parallelism",
+        "Invalid value: -1: must be greater than or equal to 0",
+    ),
+    (
+        "Job",
+        "x",
+        {"spec": {**TASK, "completions": -1}},
+        "spec.completions",
+        "Invalid value: -1: must be greater than or equal to 0",
+    ),
+    (
+        "Job",
+        "x",
+        {"spec": {**TASK, "backoffLimit": -1}},
+        "spec.backoffLimit",
+        "Invalid value: -1: must be greater than or equal to 0",
+    ),
+    (
+        "Job",
+        "x",
+        {"spec": {**TASK, "activeDeadlineSeconds": -1}},
+        "spec.activeDeadlineSeconds",
+        "Invalid value: -1: must be greater than or equal to 0",
+    ),
+    (
+        "Job",
+        "x",
+        {"spec": {"template": {"spec": POD}}},
+        "spec.template.spec.restartPolicy",
+        'Required value: valid values: "OnFailure", "Never"',
+    ),
+    ("Job", "x", {}, "spec.template.spec.containers", "Required value"),
+    ("Pod", "x", {}, "spec.containers", "Required value"),
+    ("Pod", "x", {"spec": {"containers": [{}]}}, "spec.containers[0].image", "Required value"),
+    (
+        "Pod",
+        "x",
+        {"spec": {"containers": [{"name": "a", "image": "i"}, {"name": "a", "image": "i"}]}},
+        "spec.containers[1].name",
+        'Duplicate value: "a"',
+    ),
+    ("Pod", "x", {"spec": {"containers": [{"name": "c", "image": ""}]}}, "spec.containers[0].image", "Required value"),
+    (
+        "Pod",
+        "x",
+        {"spec": {"containers": [{"name": "c", "image": " i"}]}},
+        "spec.containers[0].image",
+        'Invalid value: " i": must not have leading or trailing whitespace',
+    ),
+    (
+        "Pod",
+        "x",
+        {"spec": {"containers": [{**CONTAINER, "imagePullPolicy": "Foo"}]}},
+        "spec.containers[0].imagePullPolicy",
+        'Unsupported value: "Foo": supported values: "Always", "IfNotPresent", "Never"',
+    ),
+    (
+        "Pod",
+        "x",
+        {"spec": {"containers": [{**CONTAINER, "env": [{"name": ""}]}]}},
+        "spec.containers[0].env[0].name",
+        "Required value",
+    ),
+    (
+        "Pod",
+        "x",
+        {
+            "spec": {
+                "containers": [
+                    {
+                        **CONTAINER,
+                        "env": [{"name": "A", "value": "x", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
+                    }
+                ]
+            }
+        },
+        "spec.containers[0].env[0].valueFrom",
+        'Invalid value: "": may not be specified when `value` is not empty',
+    ),
+    (
+        "Pod",
+        "x",
+        {"spec": {"containers": [{**CONTAINER, "env": [{"name": "A", "valueFrom": {}}]}]}},
+        "spec.containers[0].env[0].valueFrom",
+        'Invalid value: "": must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`',
+    ),
+    (
+        "Pod",
+        "x",
+        {"spec": {"containers": [{**CONTAINER, "ports": [{"containerPort": 0}]}]}},
+        "spec.containers[0].ports[0].containerPort",
+        "Required value",
+    ),
+    (
+        "Pod",
+        "x",
+        {"spec": {"containers": [{**CONTAINER, "ports": [{"containerPort": 80, "protocol": "x"}]}]}},
+        "spec.containers[0].ports[0].protocol",
+        'Unsupported value: "x": supported values: "SCTP", "TCP", "UDP"',
+    ),
+    (
+        "Pod",
+        "x",
+        {"spec": {"containers": [{**CONTAINER, "volumeMounts": [{"name": "v", "mountPath": "/v"}]}]}},
+        "spec.containers[0].volumeMounts[0].name",
+        'Not found: "v"',
+    ),
+    (
+        "Pod",
+        "x",
+        {"spec": {"containers": [{**CONTAINER, "resources": {"requests": {"cpu": "-1"}}}]}},
+        "spec.containers[0].resources.requests[cpu]",
+        'Invalid value: "-1": must be greater than or equal to 0',
+    ),
+    (
+        "Pod",
+        "x",
+        {"spec": {"containers": [{**CONTAINER, "resources": {"requests": {"foo": "1"}}}]}},
+        "spec.containers[0].resources.requests[foo]",
+        'Invalid value: "foo": must be a standard resource for containers',
+    ),
+    (
+        "Pod",
+        "x",
+        {"spec": {**POD, "restartPolicy": "Foo"}},
+        "spec.restartPolicy",
+        'Unsupported value: "Foo": supported values: "Always", "OnFailure", "Never"',
+    ),
+    (
+        "Pod",
+        "x",
+        {"spec": {**POD, "dnsPolicy": "Foo"}},
+        "spec.dnsPolicy",
+        'Unsupported value: "Foo": supported values: "ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"',
+    ),
+    (
+        "Pod",
+        "x",
+        {"spec": {**POD, "activeDeadlineSeconds": 0}},
+        "spec.activeDeadlineSeconds",
+        "Invalid value: 0: must be between 1 and 2147483647, inclusive",
+    ),
+    (
+        "Pod",
+        "x",
+        {"spec": {**POD, "volumes": [{"name": "v", "emptyDir": {}}, {"name": "v", "emptyDir": {}}]}},
+        "spec.volumes[1].name",
+        'Duplicate value: "v"',
+    ),
+    (
+        "Pod",
+        "x",
+        {"spec": {**POD, "volumes": [{"name": "v", "emptyDir": {}, "configMap": {"name": "x"}}]}},
+        "spec.volumes[0].configMap",
+        "Forbidden: may not specify more than 1 volume type",
+    ),
+    (
+        "Pod",
+        "x",
+        {"spec": {**POD, "volumes": [{"name": "v", "configMap": {}}]}},
+        "spec.volumes[0].configMap.name",
+        "Required value",
+    ),
+    (
+        "Pod",
+        "x",
+        {"spec": {**POD, "volumes": [{"name": "v", "secret": {}}]}},
+        "spec.volumes[0].secret.secretName",
+        "Required value",
+    ),
+    (
+        "Pod",
+        "x",
+        {"spec": {**POD, "tolerations": [{"operator": "Foo"}]}},
+        "spec.tolerations[0].operator",
+        'Unsupported value: "Foo": supported values: "Equal", "Exists"',
+    ),
+    (
+        "Pod",
+        "x",
+        {"spec": {"containers": [{**CONTAINER, "livenessProbe": {}}]}},
+        "spec.containers[0].livenessProbe",
+        "Required value: must specify a handler type",
+    ),
+    (
+        "Pod",
+        "x",
+        {"spec": {"containers": [{**CONTAINER, "livenessProbe": {"httpGet": {"port": 0}}}]}},
+        "spec.containers[0].livenessProbe.httpGet.port",
+        "Invalid value: 0: must be between 1 and 65535, inclusive",
+    ),
+    (
+        "Pod",
+        "x",
+        {"spec": {"containers": [{**CONTAINER, "livenessProbe": {"httpGet": {"port": 80}, "periodSeconds": -1}}]}},
+        "spec.containers[0].livenessProbe.periodSeconds",
+        "Invalid value: -1: must be greater than or equal to 0",
+    ),
+    (
+        "Pod",
+        "x",
+        {"spec": {"containers": [{**CONTAINER, "livenessProbe": {"httpGet": {"port": 80}, "successThreshold": 2}}]}},
+        "spec.containers[0].livenessProbe.successThreshold",
+        "Invalid value: 2: must be 1",
+    ),
+    (
+        "Pod",
+        "x",
+        {"spec": {"containers": [{**CONTAINER, "lifecycle": {"preStop": {}}}]}},
+        "spec.containers[0].lifecycle.preStop",
+        "Required value: must specify a handler type",
+    ),
+    (
+        "Pod",
+        "x",
+        {"spec": {"containers": [{**CONTAINER, "securityContext": {"runAsUser": -1}}]}},
+        "spec.containers[0].securityContext.runAsUser",
+        "Invalid value: -1: must be between 0 and 2147483647, inclusive",
+    ),
+    ("Role", "x", {"rules": [{}]}, "rules[0].verbs", "Required value: verbs must contain at least one value"),
+    (
+        "Role",
+        "x",
+        {"rules": [{"verbs": ["get"]}]},
+        "rules[0].resources",
+        "Required value: resource rules must supply at least one resource",
+    ),
+    (
+        "Role",
+        "x",
+        {"rules": [{"verbs": ["get"], "resources": ["pods"]}]},
+        "rules[0].apiGroups",
+        "Required value: resource rules must supply at least one api group",
+    ),
+    (
+        "Role",
+        "x",
+        {"rules": [{"apiGroups": [""], "resources": ["pods"]}]},
+        "rules[0].verbs",
+        "Required value: verbs must contain at least one value",
+    ),
+    ("Role", "a/b", {}, "metadata.name", "Invalid value: \"a/b\": may not contain '/'"),
+    (
+        "ClusterRole",
+        "x",
+        {"aggregationRule": {"clusterRoleSelectors": []}},
+        "aggregationRule.clusterRoleSelectors",
+        "Required value: at least one clusterRoleSelector required if aggregationRule is non-nil",
+    ),
+    ("RoleBinding", "x", {}, "roleRef.name", "Required value"),
+    (
+        "RoleBinding",
+        "x",
+        {"roleRef": {"apiGroup": "x", "kind": "Role", "name": "r"}, "subjects": []},
+        "roleRef.apiGroup",
+        'Unsupported value: "x": supported values: "rbac.authorization.k8s.io"',
+    ),
+    (
+        "RoleBinding",
+        "x",
+        {"roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Foo", "name": "r"}, "subjects": []},
+        "roleRef.kind",
+        'Unsupported value: "Foo": supported values: "Role", "ClusterRole"',
+    ),
+    (
+        "RoleBinding",
+        "x",
+        {"roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": ""}, "subjects": []},
+        "roleRef.name",
+        "Required value",
+    ),
+    (
+        "RoleBinding",
+        "x",
+        {"roleRef": {**ROLE}, "subjects": [{"kind": "Foo", "name": "x"}]},
+        "subjects[0].kind",
+        'Unsupported value: "Foo": supported values: "ServiceAccount", "User", "Group"',
+    ),
+    (
+        "RoleBinding",
+        "x",
+        {"roleRef": {**ROLE}, "subjects": [{"kind": "User", "name": ""}]},
+        "subjects[0].name",
+        "Required value",
+    ),
+    (
+        "RoleBinding",
+        "x",
+        {"roleRef": {**ROLE}, "subjects": [{"kind": "User", "name": "x", "apiGroup": "y"}]},
+        "subjects[0].apiGroup",
+        'Unsupported value: "y": supported values: "rbac.authorization.k8s.io"',
+    ),
+    (
+        "ResourceQuota",
+        "x",
+        {"spec": {"hard": {"pods": "-1"}}},
+        "spec.hard[pods]",
+        'Invalid value: "-1": must be greater than or equal to 0',
+    ),
+    (
+        "Ingress",
+        "x",
+        {"spec": {"defaultBackend": {}}},
+        "spec.defaultBackend",
+        'Invalid value: "": resource or service backend is required',
+    ),
+    (
+        "Ingress",
+        "x",
+        {"spec": {"rules": [{"http": {"paths": [{"backend": {"service": {"name": "a", "port": {"number": 80}}}}]}}]}},
+        "spec.rules[0].http.paths[0].pathType",
+        "Required value: pathType must be specified",
+    ),
+    (
+        "Ingress",
+        "x",
+        {
+            "spec": {
+                "rules": [
+                    {
+                        "http": {
+                            "paths": [
+                                {
+                                    "path": "x",
+                                    "pathType": "Prefix",
+                                    "backend": {"service": {"name": "a", "port": {"number": 80}}},
+                                }
+                            ]
+                        }
+                    }
+                ]
+            }
+        },
+        "spec.rules[0].http.paths[0].path",
+        'Invalid value: "x": must be an absolute path',
+    ),
+    (
+        "NetworkPolicy",
+        "x",
+        {"spec": {"podSelector": {}, "policyTypes": ["Foo"]}},
+        "spec.policyTypes[0]",
+        'Unsupported value: "Foo": supported values: "Ingress", "Egress"',
+    ),
+    (
+        "NetworkPolicy",
+        "x",
+        {"spec": {"podSelector": {}, "ingress": [{"from": [{}]}]}},
+        "spec.ingress[0].from[0]",
+        "Required value: must specify a peer",
+    ),
+    (
+        "NetworkPolicy",
+        "x",
+        {"spec": {"podSelector": {}, "ingress": [{"ports": [{"port": 0}]}]}},
+        "spec.ingress[0].ports[0].port",
+        "Invalid value: 0: must be between 1 and 65535, inclusive",
+    ),
+    (
+        "PriorityClass",
+        "x",
+        {"value": 2000000000},
+        "value",
+        "Forbidden: maximum allowed value of a user defined priority is 1000000000",
+    ),
+    (
+        "PriorityClass",
+        "system-x",
+        {"value": 1},
+        "metadata.name",
+        "Forbidden: priority class names with 'system-' prefix are reserved for system use only. error: system-x is not a known system priority class",
+    ),
+    ("StorageClass", "x", {}, "provisioner", "Required value"),
+    (
+        "StorageClass",
+        "x",
+        {"provisioner": "a", "reclaimPolicy": "Foo"},
+        "reclaimPolicy",
+        'Unsupported value: "Foo": supported values: "Delete", "Retain"',
+    ),
+    (
+        "HorizontalPodAutoscaler",
+        "x",
+        {"spec": {"maxReplicas": 0, "scaleTargetRef": {"kind": "D", "name": "x"}}},
+        "spec.maxReplicas",
+        "Invalid value: 0: must be greater than 0",
+    ),
+    (
+        "HorizontalPodAutoscaler",
+        "x",
+        {"spec": {"minReplicas": 5, "maxReplicas": 1, "scaleTargetRef": {"kind": "D", "name": "x"}}},
+        "spec.maxReplicas",
+        "Invalid value: 1: must be greater than or equal to `minReplicas`",
+    ),
+    ("HorizontalPodAutoscaler", "x", {"spec": {"maxReplicas": 1}}, "spec.scaleTargetRef.kind", "Required value"),
+    ("PersistentVolumeClaim", "x", {"spec": {}}, "spec.resources[storage]", "Required value"),
+    (
+        "PersistentVolumeClaim",
+        "x",
+        {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "0"}}}},
+        "spec.resources[storage]",
+        'Invalid value: "0": must be greater than zero',
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "name", "body", "field", "message"), REFUSED)
+def test_a_mistake_is_told_with_its_field(
+    api: Api, kind: str, name: str, body: Object, field: str, message: str
+) -> None:
+    refusal = send(api, kind, name, body, dryRun="All").expect(422)
+    told = [c["message"] for c in refusal["details"]["causes"] if c["field"] == field]
+    assert any(text.startswith(message) for text in told), refusal["details"]["causes"]
+    assert refusal["details"]["kind"] == kind
+    assert refusal["reason"] == "Invalid"
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "field", "end"),
+    [
+        (
+            "Deployment",
+            {"spec": {**WORKLOAD, "selector": {}}},
+            "spec.selector",
+            "empty selector is invalid for deployment",
+        ),
+        (
+            "Deployment",
+            {"spec": {**WORKLOAD, "selector": {"matchLabels": {"x": "y"}}}},
+            "spec.template.metadata.labels",
+            "`selector` does not match template `labels`",
+        ),
+        (
+            "Deployment",
+            {"spec": {**WORKLOAD, "selector": {"matchExpressions": [{"key": "a", "operator": "Foo"}]}}},
+            "spec.selector",
+            "invalid label selector",
+        ),
+        (
+            "Deployment",
+            {"spec": {**WORKLOAD, "strategy": {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": 0}}}},
+            "spec.strategy.rollingUpdate.maxUnavailable",
+            "may not be 0 when `maxSurge` is 0",
+        ),
+        ("Job", {"spec": {**TASK, **SELECTED}}, "spec.selector", "`selector` not auto-generated"),
+        (
+            "Role",
+            {"rules": [{"verbs": ["get"], "nonResourceURLs": ["/x"]}]},
+            "rules[0].nonResourceURLs",
+            "namespaced rules cannot apply to non-resource URLs",
+        ),
+        ("ResourceQuota", {"spec": {"hard": {"pods": "1.5"}}}, "spec.hard[pods]", "must be an integer"),
+    ],
+)
+def test_a_mistake_is_told_whatever_the_value_looks_like(
+    api: Api, kind: str, body: Object, field: str, end: str
+) -> None:
+    refusal = send(api, kind, "x", body, dryRun="All").expect(422)
+    told = [c["message"] for c in refusal["details"]["causes"] if c["field"] == field]
+    assert any(text.endswith(end) for text in told), refusal["details"]["causes"]
+
+
+def test_values_of_the_wrong_type_cannot_be_read(api: Api) -> None:
+    for kind, body in (
+        ("ConfigMap", {"data": {"a": 1}}),
+        ("ConfigMap", {"data": "x"}),
+        ("ConfigMap", {"immutable": "x"}),
+        ("Secret", {"data": {"a": "***"}}),
+        ("Deployment", {"spec": {**WORKLOAD, "replicas": "x"}}),
+        ("Pod", {"spec": {"containers": [{**CONTAINER, "command": "x"}]}}),
+        ("Pod", {"spec": {"containers": [{**CONTAINER, "resources": {"requests": {"cpu": "x"}}}]}}),
+        ("Lease", {"spec": {"renewTime": "x"}}),
+    ):
+        refusal = send(api, kind, "x", body, dryRun="All").expect(400)
+        version = place(kind)[0].rpartition("/")[2]
+        assert refusal["message"].startswith(f'{kind} in version "{version}" cannot be handled as a {kind}: ')
+        assert refusal["reason"] == "BadRequest"
+
+
+def test_a_secret_takes_plain_text_and_keeps_it_encoded(api: Api) -> None:
+    made = send(api, "Secret", "x", {"stringData": {"a": "b"}, "data": {"a": "eA=="}}, dryRun="All").expect(201)
+    assert made["data"] == {"a": "Yg=="}
+    assert "stringData" not in made
+    assert made["type"] == "Opaque"
+
+
+# What never changes
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "patch", "field"),
+    [
+        ("ConfigMap", {"immutable": True, "data": {"a": "b"}}, {"data": {"a": "c"}}, "data"),
+        ("ConfigMap", {"immutable": True, "data": {"a": "b"}}, {"immutable": False}, "immutable"),
+        ("Secret", {"type": "Opaque"}, {"type": "other/type"}, "type"),
+        ("Secret", {"immutable": True, "data": {"a": "eA=="}}, {"data": {"a": "eQ=="}}, "data"),
+        ("Deployment", {"spec": WORKLOAD}, {"spec": {"selector": {"matchLabels": {"c": "d"}}}}, "spec.selector"),
+        ("ReplicaSet", {"spec": WORKLOAD}, {"spec": {"selector": {"matchLabels": {"c": "d"}}}}, "spec.selector"),
+        ("DaemonSet", {"spec": WORKLOAD}, {"spec": {"selector": {"matchLabels": {"c": "d"}}}}, "spec.selector"),
+        ("StatefulSet", {"spec": {**WORKLOAD, "serviceName": "s"}}, {"spec": {"serviceName": "t"}}, "spec"),
+        ("Job", {"spec": {**TASK, "suspend": False}}, {"spec": {"completions": 5}}, "spec.completions"),
+        ("Service", {"spec": {"ports": [{"port": 80}]}}, {"spec": {"clusterIP": "10.0.0.77"}}, "spec.clusterIPs[0]"),
+    ],
+)
+def test_some_fields_stay_as_they_were_created(
+    api: Api, namespace: str, kind: str, body: Object, patch: Object, field: str
+) -> None:
+    send(api, kind, "x", body, namespace).expect(201)
+    refusal = api.patch(f"{place(kind, namespace)[1]}/x", patch, dryRun="All").expect(422)
+    assert field in [c["field"] for c in refusal["details"]["causes"]], refusal["details"]["causes"]
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"labels": {"a b": "c"}},
+        {"labels": {"a": "c d"}},
+        {"annotations": {"a b": "c"}},
+        {"ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "", "uid": "u"}]},
+        {"finalizers": ["no-domain"]},
+    ],
+)
+def test_metadata_obeys_the_same_rules_everywhere(api: Api, metadata: Object) -> None:
+    [field] = metadata
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x", **metadata}}
+    refusal = api.post(place("ConfigMap")[1], body, dryRun="All").expect(422)
+    assert all(c["field"].startswith(f"metadata.{field}") for c in refusal["details"]["causes"])
