@@ -1,0 +1,119 @@
+"""Canary: a change of intent goes out in steps, and a step begins when all that was touched before is verified healthy.
+
+The steps say how much of a change set may have been touched by their end: `1, 10%, 50%, 100%` of a change set of 40
+touches 1, then up to 4, then up to 20, then all. A failure, or a verdict that does not come in time, halts the change
+set, and only that; the halt stays until nothing of the change set is open any more (it was corrected, or returned) or a
+person approves what is left of it.
+
+Repairs, where only reality changed, go without steps: they lead to what has been verified before. So do creations.
+"""
+
+from __future__ import annotations
+
+from homeostat.guards.approval import of_change_set
+from homeostat.guards.policy import GuardPolicy, OnFailure
+from homeostat.loop.fleet import (
+    RETURN_PREFIX,
+    Cause,
+    Drift,
+    Fleet,
+    Halt,
+    Hold,
+    Op,
+    Ref,
+    Return,
+    Verdict,
+    Wave,
+    plan_hash,
+    share,
+)
+
+GUARD = "canary"
+_CREATE, _DRIFT = Op.CREATE, Cause.DRIFT
+_NOT_YET = Hold(GUARD, "it waits until what its change set touched before is verified healthy")
+
+
+def judge_health(policy: GuardPolicy, fleet: Fleet, verdict: Verdict, now: float) -> None:
+    """Halts the change sets that did harm, and asks for their return where the policy wants it."""
+    within = policy.canary.verify_within.total_seconds()
+    suspects = {wave.change_set for wave in fleet.waves.values() if wave.failed or wave.overdue(now, within)}
+    suspects.update(halt.change_set for halt in fleet.halts.values() if halt.guard == GUARD)
+    suspects.discard("")
+    for change_set in sorted(suspects):
+        if any(d.wave == change_set for d in fleet.drifts.values()):
+            _halt(policy, fleet, verdict, change_set, now)
+    if fleet.gathering:
+        coming = Hold(GUARD, "its change set is still coming in, and is judged as a whole")
+        verdict.sift(lambda d: coming if d.wave in fleet.gathering and d.op is not _CREATE else None)
+
+
+def judge_steps(policy: GuardPolicy, fleet: Fleet, verdict: Verdict, now: float) -> None:
+    """Lets no more of a change set through than its step allows."""
+    waiting: dict[str, list[Ref]] = {
+        d.wave: [] for d in verdict.allowed if d.cause is not _DRIFT and d.op is not _CREATE
+    }
+    if not waiting:
+        return
+    for drift in fleet.drifts.values():
+        if drift.op is not _CREATE and (refs := waiting.get(drift.wave)) is not None and not drift.in_flight:
+            refs.append(drift.ref)
+    rooms = {key: _room(policy, fleet, key, refs) for key, refs in waiting.items()}
+
+    def judged(drift: Drift) -> Hold | None:
+        key = drift.wave
+        if not key or drift.op is _CREATE:
+            return None
+        room = rooms[key]
+        rooms[key] = room - 1
+        return None if room > 0 else _NOT_YET
+
+    verdict.sift(judged)
+
+
+def _halt(policy: GuardPolicy, fleet: Fleet, verdict: Verdict, change_set: str, now: float) -> None:
+    plan = plan_hash(of_change_set(fleet, change_set))
+    if plan in verdict.used:
+        verdict.forgiven.add(change_set)
+        return
+    key = f"{GUARD}/{change_set}"
+    before = fleet.halts.get(key)
+    reason = _reason(policy, fleet.waves.get(change_set), change_set, now) or (before.reason if before else "")
+    verdict.halts[key] = Halt(
+        GUARD,
+        reason,
+        before.since if before else now,
+        plan,
+        f"Correct the declaration, or go back to the last good one. To go on in spite of it: homeostat approve {plan}",
+        change_set,
+    )
+    hold = Hold(GUARD, reason, plan=plan)
+    verdict.sift(lambda d: hold if d.wave == change_set else None)
+    if policy.canary.on_failure is OnFailure.RETURN and not change_set.startswith(RETURN_PREFIX):
+        verdict.returns.append(Return(change_set, reason))
+
+
+def _reason(policy: GuardPolicy, wave: Wave | None, change_set: str, now: float) -> str:
+    if wave is None:
+        return ""
+    if wave.failed:
+        named, what = wave.failed, "failed"
+    else:
+        named = set(wave.overdue(now, policy.canary.verify_within.total_seconds()))
+        what = "gave no verdict in time, which is a failure"
+    if not named:
+        return ""
+    first = min(named)
+    more = f" and {len(named) - 1} more" if len(named) > 1 else ""
+    return f"{first}{more} {what} in wave {wave.number} of change set {change_set}"
+
+
+def _room(policy: GuardPolicy, fleet: Fleet, change_set: str, waiting: list[Ref]) -> int:
+    """How many more of the change set may be touched now. What waits again after it was verified counts as not touched."""
+    wave, last = fleet.waves.get(change_set), fleet.passed.get(change_set)
+    if wave is None and last is None and len(waiting) == 1:
+        return 1  # the common edit of one thing; no step is below it
+    before = len(wave.behind.keys() - waiting if wave else last.healthy.keys() - waiting if last else ())
+    now = before + len(wave.members.keys() - wave.behind.keys() - set(waiting) if wave else ())
+    total = now + len(waiting)
+    target = min((count for step in policy.canary.steps if (count := share(step, total)) > before), default=total)
+    return target - now

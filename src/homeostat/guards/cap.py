@@ -1,0 +1,81 @@
+"""Cap: how many existing things are changed, and how many deleted, in a wave.
+
+Creations have a limit of their own, off by default.
+
+Places are shared out in turn between repairs and change sets, and in each to the oldest first.
+
+What failed keeps its place: with a cap of 10 and 3 that are broken since we touched them, 7 places are left. One place
+always stays, so that a single broken thing does not stop a fleet whose cap is 1. When more than the cap have failed,
+nothing new is touched: only they are tried again, until they recover or a person approves the rest. So automation that
+makes things worse stops at the cap and one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+
+from homeostat.guards.approval import to_approve
+from homeostat.guards.policy import GuardPolicy
+from homeostat.loop.fleet import Drift, Fleet, Hold, Op, Phase, Ref, Verdict, share
+
+GUARD = "cap"
+_CREATE, _UPDATE, _DELETE, _FAILED = Op.CREATE, Op.UPDATE, Op.DELETE, Phase.FAILED
+
+
+def judge(policy: GuardPolicy, fleet: Fleet, verdict: Verdict, now: float) -> None:
+    """Lets through as many as there are places; the others wait for the next wave."""
+    cap = share(policy.cap, fleet.size)
+    for op in (_UPDATE, _DELETE):
+        waiting = [d for d in verdict.allowed if d.op is op]
+        if waiting:
+            _judge_existing(fleet, verdict, op, cap, waiting)
+    if policy.creations is not None:
+        limit = share(policy.creations, fleet.size)
+        under_way = sum(1 for d in fleet.drifts.values() if d.op is _CREATE and d.in_flight)
+        waiting = [d for d in verdict.allowed if d.op is _CREATE]
+        verdict.hold(
+            waiting[max(0, limit - under_way) :], GUARD, f"{limit} creations are under way, and no more may be"
+        )
+
+
+def _judge_existing(fleet: Fleet, verdict: Verdict, op: Op, cap: int, waiting: list[Drift]) -> None:
+    failed = sum(1 for d in fleet.drifts.values() if d.phase is _FAILED and d.op is op)
+    if failed > cap > 0:
+        fresh = [d for d in waiting if d.phase is not _FAILED and not d.is_approved and d.ref not in verdict.approved]
+        if fresh:
+            plan = to_approve(fleet, verdict, op)
+            reason = (
+                f"{failed} that were acted on failed, more than the cap of {cap}: nothing new is touched until they recover; "
+                f"if it is meant: homeostat approve {plan}"
+            )
+            verdict.hold(fresh, GUARD, reason, plan=plan)
+            waiting = [d for d in waiting if d.phase is _FAILED or d.is_approved or d.ref in verdict.approved]
+    room = (max(1, cap - failed) if cap else 0) - _taken(fleet, op)
+    if room < len(waiting):
+        let = {id(d) for d in _in_turn(waiting, room)}
+        hold = Hold(GUARD, f"the wave is full: at most {cap} of {fleet.size} at once; it goes in one of the next")
+        verdict.sift(lambda d: hold if d.op is op and id(d) not in let else None)
+
+
+def _taken(fleet: Fleet, op: Op) -> int:
+    """Places that are taken: by strays in flight, and by all that a wave touched until the wave ends."""
+    taken: set[Ref] = {d.ref for d in fleet.drifts.values() if d.op is op and d.in_flight}
+    for wave in fleet.waves.values():
+        if not wave.done:
+            taken.update(ref for ref, acted in wave.members.items() if acted.op is op and ref not in wave.failed)
+    return len(taken)
+
+
+def _in_turn(waiting: Iterable[Drift], room: int) -> list[Drift]:
+    lines: dict[str, deque[Drift]] = {}
+    for drift in waiting:
+        lines.setdefault(drift.wave, deque()).append(drift)
+    chosen: list[Drift] = []
+    turns = deque(lines.values())
+    while turns and len(chosen) < room:
+        line = turns.popleft()
+        chosen.append(line.popleft())
+        if line:
+            turns.append(line)
+    return chosen

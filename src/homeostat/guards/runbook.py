@@ -1,0 +1,94 @@
+"""The runbook: for what is halted, frozen or held now, what happened, what to look at, and the commands that lead out
+of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from homeostat.guards.freeze import standing
+from homeostat.guards.policy import Freeze, GuardPolicy
+from homeostat.loop.fleet import Fleet, Halt, Hold, Ref, Verdict
+from homeostat.model.clock import format_time
+
+_SHOWN = 3
+_WAITING = frozenset(
+    ("cap", "canary", "domain", "backoff")
+)  # holds of these pass by themselves, unless they name a plan
+
+
+def runbook(policy: GuardPolicy, fleet: Fleet, verdict: Verdict, now: float) -> list[str]:
+    """Lines for a person. Empty where nothing needs one."""
+    lines: list[str] = []
+    for freeze in standing(policy, now):
+        lines += _frozen(fleet, freeze)
+    for _, halt in sorted(verdict.halts.items()):
+        lines += _halted(fleet, halt)
+    halts = {halt.guard for halt in verdict.halts.values()} | {"freeze"}
+    kinds: dict[tuple[str, str], list[tuple[Ref, Hold]]] = {}
+    for ref, hold in verdict.held.items():
+        if hold.guard not in halts and (hold.plan or hold.guard not in _WAITING):
+            kinds.setdefault((hold.guard, hold.reason), []).append((ref, hold))
+    for held in kinds.values():
+        lines += _held(fleet, held)
+    return lines
+
+
+def _frozen(fleet: Fleet, freeze: Freeze) -> Iterator[str]:
+    until = f" until {format_time(freeze.until.timestamp())}" if freeze.until else ", with no end"
+    scope = [*freeze.kinds, *(f"namespace {name}" for name in freeze.namespaces), *freeze.names]
+    yield f"{fleet.name}: frozen{until}" + (f" ({', '.join(scope)})" if scope else "")
+    yield f"  what happened: {freeze.author} froze it: {freeze.reason}"
+    yield f"  look at: homeostat drift {fleet.name}"
+    yield f"  way out: ask {freeze.author}, then homeostat unfreeze {fleet.name}"
+
+
+def _halted(fleet: Fleet, halt: Halt) -> Iterator[str]:
+    yield f"{fleet.name}: halted by {halt.guard} since {format_time(halt.since)}"
+    yield f"  what happened: {halt.reason}"
+    if halt.guard == "unknown":
+        for ref, why in sorted(fleet.unknown.items())[:_SHOWN]:
+            yield f"  look at: {_explain(ref)}   # {why}"
+        yield "  way out: make them readable again; it goes on by itself"
+        return
+    looked = [d.ref for d in fleet.drifts.values() if not halt.change_set or d.wave == halt.change_set]
+    for ref in sorted(looked)[:_SHOWN]:
+        yield f"  look at: {_explain(ref)}"
+    if halt.change_set:
+        yield f"  look at: homeostat history --change-set {halt.change_set}"
+        yield "  way out, if it is wrong: correct the declaration, or apply the last good one"
+    else:
+        yield f"  look at: homeostat plan {fleet.name}"
+        yield "  way out, if it is wrong: correct the declaration or the observer; it goes on after a whole pass under the limit"
+    if halt.plan:
+        yield f"  way out, if it is meant: homeostat approve {halt.plan}"
+
+
+def _held(fleet: Fleet, held: list[tuple[Ref, Hold]]) -> Iterator[str]:
+    ref, hold = held[0]
+    more = f" and {len(held) - 1} more" if len(held) > 1 else ""
+    yield f"{fleet.name}: {ref}{more} held by {hold.guard}"
+    yield f"  what happened: {hold.reason}"
+    yield f"  look at: {_explain(ref)}"
+    way = WAYS_OUT.get(hold.guard, "")
+    if hold.plan:
+        yield f"  way out, if it is meant: homeostat approve {hold.plan}"
+    elif way:
+        yield f"  way out: {way.format(fleet=fleet.name)}"
+    if hold.until:
+        yield f"  it is looked at again at {format_time(hold.until)}"
+
+
+WAYS_OUT = {
+    "mode": "homeostat enforce {fleet}",
+    "window": "wait until it opens, or change the windows of the policy",
+    "unknown": "make it readable again; it goes on by itself",
+    "ownership": "declare `adopt: true` to take it over, or take the declaration away",
+    "flap": "decide whose field it is: leave it out of the declaration, or stop the other writer",
+    "breaker": "mend the target; one probe is let through when the time comes",
+    "invariant": "change the declaration so that the invariant holds after it",
+}
+"""What a person can do where a guard holds something, by guard; `{fleet}` stands for the fleet's name."""
+
+
+def _explain(ref: Ref) -> str:
+    return f"homeostat explain {ref.kind} {ref.name}" + (f" -n {ref.namespace}" if ref.namespace else "")

@@ -1,0 +1,6 @@
+"""The loop: observe, compare, decide, act, for any kind of thing, until what is matches what was declared.
+
+Read the folder in that order. `observation` is what was seen of the world, `compare` what differs and why, `fleet` the ledger of
+open differences with the whole fleet in view, and what a guard says of them. `provider` and `compose` are what users write, in two
+forms; `controller`, `children` and `engine` run them.
+"""

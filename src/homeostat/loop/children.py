@@ -1,0 +1,136 @@
+"""Composers under the engine: children are declared to it as if somebody had, and each goes through the gate by itself.
+
+`Composed` stands where an informer stands for other kinds. `Children` is the provider that observes and applies them, and
+`ComposerController` brings both to the engine. What a child's status would be is kept in memory; the parent's status says the sum of
+it. After a restart all of it is found again: what is ours by owner references and managed fields, which kinds to look for by
+`status.childKinds` of the parent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from homeostat.client import Client, Key
+from homeostat.loop.compose import Composer, applied_by, is_ours
+from homeostat.loop.composed import Composed, key_of
+from homeostat.loop.controller import MANAGER, Controller, Object
+from homeostat.loop.diff import Diff
+from homeostat.loop.fleet import Op, Ref
+from homeostat.loop.hints import Bell
+from homeostat.loop.live import LiveObject, masked
+from homeostat.loop.observation import ABSENT, Absent
+from homeostat.loop.provider import Provider, current
+from homeostat.loop.record import Record
+from homeostat.model.clock import Clock
+from homeostat.model.kinds import Spec, crd_for
+
+
+class ChildSpec(Spec):
+    """A child as it is composed."""
+
+    manifest: dict[str, Any]
+
+
+class ChildState(Spec):
+    """A child as it is, as far as that was composed."""
+
+    manifest: dict[str, Any]
+
+
+class Children(Provider[ChildSpec, ChildState], group="composed.homeostat.dev", kind="Child", plural="children"):
+    """The children of one composer: objects on this API, by server-side apply."""
+
+    def __init__(self, composer: Composer[Any], client: Client) -> None:
+        self.bell = Bell()
+        self._composer = composer
+        self._client = client
+        self._live: dict[Ref, LiveObject] = {}
+
+    def live(self, ref: Ref) -> LiveObject:
+        """A child as it was last read."""
+        return self._live[ref]
+
+    def forget(self, ref: Ref) -> None:
+        self._live.pop(ref, None)
+        self.bell.forget(ref)
+
+    def watch(self) -> AsyncIterator[Ref]:
+        return self.bell.stream()
+
+    async def observe(self, spec: ChildSpec) -> ChildState | Absent:
+        task, manifest = current(), spec.manifest
+        live = self._live.get(task.ref)
+        if live is None or live.kind.api_version != manifest["apiVersion"]:
+            metadata = manifest["metadata"]
+            kind = self._client.kind(manifest["apiVersion"], manifest["kind"])
+            live = LiveObject(kind, metadata["name"], metadata.get("namespace", ""), self._composer.manager)
+            self._live[task.ref] = live
+        if await live.read() is None:
+            return ABSENT
+        found = live.owned(manifest) if task.deleting else await live.about(manifest)
+        return ChildState(manifest=masked(found, task.ref.uid))
+
+    async def wanted(self, spec: ChildSpec) -> ChildState:
+        return ChildState(manifest=masked(spec.manifest, current().ref.uid))
+
+    async def apply(self, spec: ChildSpec, diff: Diff) -> None:
+        await self._live[current().ref].put(spec.manifest, force=self._composer.force)
+
+    async def delete(self, spec: ChildSpec) -> None:
+        await self._live[current().ref].delete()
+
+    def identity(self, spec: ChildSpec, state: ChildState) -> str:
+        return self._live[current().ref].uid
+
+    def attribute(self, spec: ChildSpec, diff: Diff) -> Diff:
+        return self._live[current().ref].attribute(diff)
+
+    def foreign(self, spec: ChildSpec, diff: Diff) -> str:
+        taken = diff.op is Op.UPDATE and not self._composer.force
+        return self._live[current().ref].conflict if taken else ""
+
+    async def unhealthy(self, spec: ChildSpec, state: ChildState) -> str:
+        return self._live[current().ref].unhealthy()
+
+
+class ComposerController(Controller):
+    """The children of one composer before the engine. Their declarations and statuses are in memory; see `Composed`."""
+
+    def __init__(self, composer: Composer[Any], client: Client, clock: Clock) -> None:
+        self.children = Children(composer, client)
+        super().__init__(self.children, client, clock)
+        self._composer = composer
+        self._composed = Composed(composer, client, clock, self.children.bell)
+        self.name = f"children.{composer.info.name}"
+        self.informer = self._composed
+
+    async def define(self) -> None:
+        await self._definitions.apply(crd_for(self._composer.info), field_manager=MANAGER, force=True)
+
+    def fleet_kind(self, ref: Ref) -> str:
+        return ref.name.partition("/")[0]
+
+    async def fetch(self, name: str, namespace: str) -> Object:
+        return await self._composed.check(Key(namespace, name))
+
+    def last_applied(self, record: Record, identity: str) -> dict[str, Any] | None:
+        ref = current().ref
+        obj, manager = self.children.live(ref).obj, self._composer.manager
+        if obj is None:
+            return record.last_applied
+        if not is_ours(obj, ref.uid, manager):
+            return None
+        if record.last_applied is not None and record.identity == identity:
+            return record.last_applied
+        return {"manifest": masked(applied_by(obj, manager), ref.uid)}
+
+    async def hold_on(self, obj: Object) -> Object:
+        return obj
+
+    async def let_go(self, obj: Object) -> None:
+        self._composed.drop(key_of(obj))
+
+    async def write_status(self, obj: Object, status: Mapping[str, Any], *, unmoved: bool = False) -> Object:
+        revision = obj["metadata"]["resourceVersion"] if unmoved else ""
+        return self._composed.put_status(key_of(obj), status, revision)

@@ -1,0 +1,312 @@
+"""Composers: the second form of the SDK. A pure function from a parent to the children that it should have.
+
+    class Shop(Composer[ShopSpec], group="shops.example.com"):
+        def compose(self, spec, parent):
+            name = parent["metadata"]["name"]
+            yield {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"till": spec.till}}
+            yield deployment(name, spec)
+
+Children belong to their parent by an owner reference, and their declared fields to us by server-side apply. They come in the
+order of their waves (annotation `homeostat.dev/wave`, a whole number, 0 unless said) and after what they name
+(`homeostat.dev/after: ConfigMap/shop`); the next is made when those before it are as declared and healthy. What is no longer
+wanted goes last, in reverse; only what has our owner reference and our fields ever goes.
+
+What is here decides, and does nothing. `children` runs it under the engine, where every change of a child goes through the gate
+as one of its own kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, cast, get_args, get_origin
+
+from homeostat.loop.applied import fields_of, view
+from homeostat.loop.compare import compare
+from homeostat.loop.diff import Diff
+from homeostat.loop.fleet import Op
+from homeostat.loop.observation import ABSENT
+from homeostat.loop.provider import CATEGORY
+from homeostat.model.kinds import Column, KindInfo, Spec
+from homeostat.model.kinds.definition import Scope
+
+WAVE = "homeostat.dev/wave"
+AFTER = "homeostat.dev/after"
+_MANAGER_LIMIT = 128
+
+Object = dict[str, Any]
+SpecT = TypeVar("SpecT", bound=Spec)
+Scopes = Mapping[tuple[str, str], bool]
+"""By apiVersion and kind: whether objects of it are in a namespace."""
+
+
+class ComposeError(ValueError):
+    """What was composed cannot be made. Says which child, and why; nothing is changed then."""
+
+
+class Child(NamedTuple):
+    """Which child: versions of one group are the same."""
+
+    group: str
+    kind: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        kind = f"{self.kind}.{self.group}" if self.group else self.kind
+        return f"{kind}/{self.name}"
+
+
+class Composer(Generic[SpecT]):
+    """A kind whose objects stand for others. Class options: those of `Provider`, less what is about a state.
+
+    `force`: fields of children that others have taken are taken back; without, that is reported and held.
+    """
+
+    info: ClassVar[KindInfo]
+    force: ClassVar[bool] = True
+
+    def __init_subclass__(
+        cls,
+        *,
+        group: str = "",
+        version: str = "v1",
+        kind: str = "",
+        plural: str = "",
+        scope: Scope = "Namespaced",
+        short_names: tuple[str, ...] = (),
+        columns: tuple[Column, ...] = (),
+        **options: Any,
+    ) -> None:
+        super().__init_subclass__(**options)
+        spec = _spec_type(cls)
+        if spec is None or not group:
+            return  # a class in between: the kind is declared further down
+        cls.info = KindInfo(
+            group=group,
+            version=version,
+            kind=kind or cls.__name__,
+            spec=spec,
+            plural=plural,
+            scope=scope,
+            short_names=short_names,
+            columns=columns,
+            categories=(CATEGORY,),
+            description=(cls.__doc__ or "").strip().partition("\n")[0],
+        )
+
+    def compose(self, spec: SpecT, parent: Mapping[str, Any]) -> Iterable[Object]:
+        """The children that there should be, as manifests: of the same spec and parent always the same.
+
+        Raise where it cannot be told: then nothing is changed. To give none is to want none.
+        """
+        raise NotImplementedError
+
+    @property
+    def manager(self) -> str:
+        """The field manager that children are written as."""
+        return f"homeostat/{self.info.name}"[:_MANAGER_LIMIT]
+
+
+def _spec_type(cls: type) -> type[Spec] | None:
+    for base in getattr(cls, "__orig_bases__", ()):
+        if get_origin(base) is Composer and isinstance(found := get_args(base)[0], type):
+            return cast(type[Spec], found)
+    return None
+
+
+# What is wanted
+
+
+def children_of(parent: Mapping[str, Any], manifests: Iterable[Any], scopes: Scopes) -> dict[Child, Object]:
+    """The manifests as they are applied: in their namespace, with the parent as their owner. Raises `ComposeError`."""
+    found: dict[Child, Object] = {}
+    for manifest in manifests:
+        child, whole = _complete(parent, manifest, scopes)
+        if child in found:
+            raise ComposeError(f"{child} is composed twice")
+        found[child] = whole
+    return found
+
+
+def kind_of(manifest: Any) -> tuple[str, str]:
+    """apiVersion and kind of what was composed. Raises `ComposeError` where it has none."""
+    if isinstance(manifest, Mapping):
+        version, kind = manifest.get("apiVersion"), manifest.get("kind")
+        if isinstance(version, str) and isinstance(kind, str) and version and kind:
+            return version, kind
+    raise ComposeError(f"a child is an object with apiVersion, kind and metadata.name, not {str(manifest)[:100]}")
+
+
+def _complete(parent: Mapping[str, Any], manifest: Any, scopes: Scopes) -> tuple[Child, Object]:
+    version, kind = kind_of(manifest)
+    metadata, above = dict(manifest.get("metadata") or {}), parent["metadata"]
+    name, home = metadata.get("name"), above.get("namespace", "")
+    if not isinstance(name, str) or not name:
+        raise ComposeError(f"a {kind} is composed without metadata.name: a name that is made up would be another each time")
+    namespace = ""
+    if scopes[version, kind]:
+        namespace = metadata.get("namespace") or home
+        if not namespace:
+            raise ComposeError(f"{kind}/{name} needs metadata.namespace, for its parent has none")
+        if home and namespace != home:
+            raise ComposeError(f"{kind}/{name} is in namespace {namespace}: a parent in {home} cannot own it")
+        metadata["namespace"] = namespace
+    elif home:
+        raise ComposeError(f"{kind}/{name} is in no namespace: a parent in {home} cannot own it")
+    for given in ("ownerReferences", "uid", "resourceVersion", "creationTimestamp", "generation", "managedFields"):
+        metadata.pop(given, None)
+    metadata["ownerReferences"] = [owner_reference(parent)]
+    child = Child(version.rpartition("/")[0], kind, namespace, name)
+    return child, {**{k: v for k, v in manifest.items() if k not in ("metadata", "status")}, "metadata": metadata}
+
+
+def owner_reference(parent: Mapping[str, Any]) -> Object:
+    """Says whose a child is: it goes when its parent goes."""
+    return {
+        "apiVersion": parent["apiVersion"],
+        "kind": parent["kind"],
+        "name": parent["metadata"]["name"],
+        "uid": parent["metadata"]["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def owner_of(obj: Mapping[str, Any]) -> str:
+    """The uid of who controls an object; empty where nobody does."""
+    for reference in (obj.get("metadata") or {}).get("ownerReferences") or ():
+        if reference.get("controller"):
+            return str(reference.get("uid", ""))
+    return ""
+
+
+def is_ours(obj: Mapping[str, Any], parent_uid: str, manager: str) -> bool:
+    """Whether an object is a child of this very parent, made by us: both by its owner and by its fields."""
+    return bool(parent_uid) and owner_of(obj) == parent_uid and bool(fields_of(obj, manager))
+
+
+# In which order
+
+
+def stages(children: Mapping[Child, Mapping[str, Any]]) -> list[list[Child]]:
+    """The children in the order in which they are made: each stage when all before it are as declared and healthy.
+
+    Raises `ComposeError` where a wave is no number, or something waits for what is not there, comes later, or waits for it.
+    """
+    waves = {child: wave_of(child, manifest) for child, manifest in children.items()}
+    before = {child: _before(child, manifest, children) for child, manifest in children.items()}
+    depth: dict[Child, int] = {}
+
+    def measure(child: Child, way: tuple[Child, ...]) -> int:
+        if child in way:
+            circle = " → ".join(map(str, (*way[way.index(child) :], child)))
+            raise ComposeError(f"these wait for each other: {circle}")
+        if child not in depth:
+            for other in before[child]:
+                if waves[other] > waves[child]:
+                    raise ComposeError(f"{child} waits for {other}, which comes in a later wave")
+            same = [other for other in before[child] if waves[other] == waves[child]]
+            depth[child] = max((measure(other, (*way, child)) + 1 for other in same), default=0)
+        return depth[child]
+
+    places: dict[tuple[int, int], list[Child]] = {}
+    for child in children:
+        places.setdefault((waves[child], measure(child, ())), []).append(child)
+    return [places[place] for place in sorted(places)]
+
+
+def wave_of(child: Child, manifest: Mapping[str, Any]) -> int:
+    """The wave that a child says it is of; 0 where it says none."""
+    text = ((manifest.get("metadata") or {}).get("annotations") or {}).get(WAVE, "0")
+    try:
+        return int(text)
+    except (TypeError, ValueError):
+        raise ComposeError(f"{child}: {WAVE} is a whole number, not {text!r}") from None
+
+
+def _before(child: Child, manifest: Mapping[str, Any], children: Iterable[Child]) -> list[Child]:
+    text = str((manifest["metadata"].get("annotations") or {}).get(AFTER, ""))
+    found = []
+    for named in filter(None, map(str.strip, text.split(","))):
+        hits = [other for other in children if named in (str(other), f"{other.kind}/{other.name}")]
+        if not hits:
+            raise ComposeError(f"{child} waits for {named}, which is not composed")
+        found += hits
+    return found
+
+
+# What to do
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """What is to be done with one child. `problem` says why it may not be done: then it never is."""
+
+    op: Op
+    child: Child
+    diff: Diff
+    manifest: Object | None = None
+    uid: str = ""
+    problem: str = ""
+
+
+def plan_children(
+    parent: Mapping[str, Any],
+    desired: Mapping[Child, Object],
+    existing: Mapping[Child, Mapping[str, Any]],
+    manager: str,
+) -> list[list[Action]]:
+    """What would make the children as desired, stage by stage; empty where nothing is to be done.
+
+    `existing` are live objects by their names: those of the parent, and others that stand in the way. What a server normalises
+    (quantities, say) may show as a change here; the loop asks the server before it believes in one.
+    """
+    uid = str(parent["metadata"]["uid"])
+    plan = [[_wish(child, desired[child], existing.get(child), uid, manager) for child in stage] for stage in stages(desired)]
+    ours = {child: obj for child, obj in existing.items() if child not in desired and is_ours(obj, uid, manager)}
+    plan += [[_removal(child, ours[child]) for child in stage] for stage in removals(ours)]
+    return [found for stage in plan if (found := [action for action in stage if action.diff])]
+
+
+def removals(unwanted: Mapping[Child, Mapping[str, Any]]) -> list[list[Child]]:
+    """In which order children go: the last wave first. A wave that cannot be read counts as none."""
+    places: dict[int, list[Child]] = {}
+    for child, obj in unwanted.items():
+        try:
+            wave = wave_of(child, obj)
+        except ComposeError:
+            wave = 0
+        places.setdefault(wave, []).append(child)
+    return [places[wave] for wave in sorted(places, reverse=True)]
+
+
+def _wish(child: Child, manifest: Object, obj: Mapping[str, Any] | None, uid: str, manager: str) -> Action:
+    if obj is None:
+        return Action(Op.CREATE, child, compare(manifest, None, ABSENT), manifest)
+    found = view(manifest, obj, fields_of(obj), fields_of(obj, manager))
+    mine = is_ours(obj, uid, manager)
+    diff = compare(manifest, applied_by(obj, manager) if mine else None, found)
+    problem = "" if mine else f"{child} exists and is not a child of this parent"
+    return Action(Op.UPDATE, child, diff, manifest, obj["metadata"]["uid"], problem)
+
+
+def _removal(child: Child, obj: Mapping[str, Any]) -> Action:
+    return Action(Op.DELETE, child, compare(ABSENT, {}, obj), uid=obj["metadata"]["uid"])
+
+
+def applied_by(obj: Mapping[str, Any], manager: str) -> Object:
+    """What of an object we applied, with the values that it has now."""
+    found: Object = view({}, obj, fields_of(obj), fields_of(obj, manager))
+    return found
+
+
+def named_kinds(kinds: Iterable[tuple[str, str]]) -> list[str]:
+    """Kinds as the status of a parent has them: `apps/v1/Deployment`."""
+    return sorted(f"{version}/{kind}" for version, kind in kinds)
+
+
+def read_kinds(names: Sequence[str]) -> set[tuple[str, str]]:
+    """The same, read back."""
+    parts = (name.rpartition("/") for name in names)
+    return {(version, kind) for version, _, kind in parts if version and kind}

@@ -1,0 +1,333 @@
+"""One kind under the loop: how a resource of it is looked at, and how it is acted on once the gate is open."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from homeostat.client import Client, Key
+from homeostat.loop.compare import Comparer, compare, fingerprint
+from homeostat.loop.diff import NOTHING, Diff
+from homeostat.loop.fleet import Op, Ref
+from homeostat.loop.observation import ABSENT, Absent, Observation, State, Unknown
+from homeostat.loop.provider import Moved, Provider, Refused, Task, _current
+from homeostat.loop.record import Intent, Record, creation_key
+from homeostat.loop.render import sensitive_paths
+from homeostat.loop.status import merge_patch
+from homeostat.model.clock import Clock
+from homeostat.model.errors import ApiError
+from homeostat.model.kinds import InvalidSpec, crd_for, decode, encode, schema_of
+from homeostat.model.schema import Schema
+
+FINALIZER = "homeostat.dev/cleanup"
+ADOPT = "homeostat.dev/adopt"
+"""Annotation: `"true"` lets the loop take over a thing that exists and that it did not make."""
+CHANGE_SET = "homeostat.dev/change-set"
+"""Annotation that names the change set a declaration came with."""
+MANAGER = "homeostat"
+
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A resource as it was declared and as it was found, and what differs."""
+
+    ref: Ref
+    obj: Object
+    record: Record
+    observation: Observation
+    spec: Any  # decoded; None where it cannot be
+    declared: Mapping[str, Any] | Absent
+    diff: Diff
+    made_from: str
+    unhealthy: str = ""
+    owned: bool = True
+    identity: str = ""
+    foreign: str = ""
+
+    @property
+    def deleting(self) -> bool:
+        return isinstance(self.declared, Absent)
+
+
+class Declarations(Protocol):
+    """Where declarations come from: an informer on their kind, or whoever makes them."""
+
+    def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+    async def wait_synced(self) -> None: ...
+
+    def get(self, name: str, namespace: str = "") -> Object | None: ...
+
+    def all(self) -> Sequence[Object]: ...
+
+    def subscribe(self, handler: Callable[[Key], None]) -> Callable[[], None]: ...
+
+
+class Controller:
+    """Looks at and acts on the resources of one provider. `name` is that of their kind, among all that an engine runs."""
+
+    def __init__(self, provider: Provider[Any, Any], client: Client, clock: Clock) -> None:
+        self.provider = provider
+        self.info = provider.info
+        self.name = self.info.name
+        self.resource = client.kind(self.info.api_version, self.info.kind)
+        self.informer: Declarations = self.resource.informer()
+        self._definitions = client.kind("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+        self._clock = clock
+        schema = schema_of(self.info.spec)
+        visible = schema_of(provider.state_type)
+        self._fields = frozenset(schema["properties"]) & visible["properties"].keys()
+        self._schema = Schema(visible if provider.translates() else schema)
+        self._comparer: Comparer[Ref] = Comparer(self._schema)
+        self.sensitive = sensitive_paths(self._schema)
+
+    async def define(self) -> None:
+        """Makes the kind known to the API server."""
+        crd = crd_for(self.info)
+        await self._definitions.apply(crd, field_manager=MANAGER, force=True)
+
+    def ref_of(self, obj: Object) -> Ref:
+        metadata = obj["metadata"]
+        return Ref(self.name, metadata.get("namespace", ""), metadata["name"], metadata["uid"])
+
+    def fleet_kind(self, ref: Ref) -> str:
+        """The kind (plural.group) by which policies select a resource."""
+        return ref.kind
+
+    async def fetch(self, name: str, namespace: str) -> Object:
+        """A declaration, fresh. `ApiError` 404 where it is gone."""
+        return await self.resource.get(name, namespace=namespace)
+
+    def get(self, key: Key) -> Object | None:
+        return self.informer.get(key.name, key.namespace)
+
+    def forget(self, ref: Ref) -> None:
+        self._comparer.forget(ref)
+        self.provider.forget(ref)
+
+    # Looking
+
+    async def look(self, obj: Object) -> Seen:
+        """Observes one resource fresh and compares."""
+        ref, record = self.ref_of(obj), Record.read(obj.get("status") or {})
+        try:
+            spec = decode(self.info.spec, obj.get("spec") or {})
+        except InvalidSpec as error:
+            return self._unseen(ref, obj, record, Unknown(f"the declaration cannot be read: {error}"))
+        started = self._clock.now()
+        try:
+            with self._working(obj, ref):
+                async with asyncio.timeout(self.provider.deadline):
+                    state = await self.provider.observe(spec)
+                    declared = ABSENT if obj["metadata"].get("deletionTimestamp") else await self._declared(spec)
+        except Exception as error:
+            return self._unseen(ref, obj, record, Unknown(_reason(error)), spec)
+        return await self._seen(ref, obj, record, spec, declared, state, started)
+
+    def _unseen(self, ref: Ref, obj: Object, record: Record, why: Unknown, spec: Any = None) -> Seen:
+        observation = Observation(why, self._clock.now(), source=self.info.kind)
+        return Seen(ref, obj, record, observation, spec, {}, NOTHING, "")
+
+    async def _seen(
+        self, ref: Ref, obj: Object, record: Record, spec: Any, declared: State, state: Any, started: float
+    ) -> Seen:
+        now = self._clock.now()
+        observed = state if isinstance(state, Absent) else encode(state)
+        unhealthy = foreign = ""
+        with self._working(obj, ref):
+            identity = "" if isinstance(state, Absent) else self.provider.identity(spec, state)
+            last = self.last_applied(record, identity)
+            owned = last is not None or isinstance(observed, Absent) or _may_adopt(obj)
+            if isinstance(declared, Absent) and self.provider.leaves(spec):
+                last = None  # nothing is taken back
+            diff = self._comparer.compare(ref, declared, last, observed)
+            if diff and not isinstance(state, Absent):
+                diff = self.provider.attribute(spec, diff)
+                foreign = self.provider.foreign(spec, diff)
+            elif not diff and not isinstance(state, Absent):
+                unhealthy = await self.provider.unhealthy(spec, state)
+        return Seen(
+            ref,
+            obj,
+            record,
+            Observation(observed, now, now - started, self.info.kind),
+            spec,
+            declared,
+            diff,
+            fingerprint(declared, last, observed).hex(),
+            unhealthy,
+            owned,
+            identity,
+            foreign,
+        )
+
+    def last_applied(self, record: Record, identity: str) -> dict[str, Any] | None:
+        """What we applied to this very thing; None where it is not one that we made or took over."""
+        if record.intent is not None and record.intent.op is Op.CREATE:
+            return record.last_applied or {}  # we began to make it: what is there now is ours
+        if record.identity and identity and record.identity != identity:
+            return None
+        if record.last_applied is None and record.intent is not None:
+            return {}
+        return record.last_applied
+
+    async def _declared(self, spec: Any) -> dict[str, Any]:
+        """What is declared, in the fields that an observation can show."""
+        wanted = await self.provider.wanted(spec)
+        if wanted is not None:
+            return encode(wanted)
+        return {name: value for name, value in encode(spec).items() if name in self._fields}
+
+    @contextmanager
+    def _working(self, obj: Object, ref: Ref, observed: State | None = None) -> Iterator[Task]:
+        metadata, status = obj["metadata"], obj.get("status") or {}
+        key = self._key(ref, obj)
+        identity = status.get("identity", "")
+        task = Task(
+            ref,
+            metadata.get("labels") or {},
+            metadata.get("annotations") or {},
+            key,
+            identity,
+            deleting="deletionTimestamp" in metadata,
+            last_applied=status.get("lastApplied"),
+            observed=observed,
+            kept=dict(status.get("kept") or {}),
+        )
+        token = _current.set(task)
+        try:
+            yield task
+        finally:
+            _current.reset(token)
+
+    def _key(self, ref: Ref, obj: Object) -> str:
+        """The key of a creation: the one in the journal where a try may have been made, so that a later edit is no second thing.
+
+        A try that is long over and shows nothing has left nothing: then the key is new, for who got it may still think of what
+        is gone.
+        """
+        intent = Record.read(obj.get("status") or {}).intent
+        if intent is not None and intent.op is Op.CREATE and self._clock.now() < intent.at + 2 * self.provider.deadline:
+            return intent.key
+        return creation_key(ref, obj["metadata"]["resourceVersion"])
+
+    # Acting
+
+    async def act(self, made_from: str, name: str, namespace: str, uid: str) -> Seen:
+        """Reads again, compares again, writes the intent down, acts, and reads back. Gives what it found at the end.
+
+        Raises `Moved` where anything is not as it was when this was decided; whatever the provider raises where it failed.
+        """
+        obj = await self.fetch(name, namespace)
+        if obj["metadata"]["uid"] != uid:
+            raise Moved("another resource has taken its name")
+        seen = await self.look(obj)
+        if not seen.observation.known or seen.made_from != made_from or not seen.diff:
+            raise Moved("it is no longer what was decided on")
+        assert seen.spec is not None
+        assert seen.diff.op is not None
+        intent = Intent(seen.diff.op, made_from, self._key(seen.ref, obj), self._clock.now())
+        before = obj.get("status") or {}
+        try:
+            obj = await self.write_status(obj, {**before, "intent": intent.to_status()}, unmoved=True)
+        except ApiError as error:
+            if error.reason == "Conflict":
+                raise Moved("it was written to in the meantime") from error
+            raise
+        assert not isinstance(seen.observation.state, Unknown)
+        with self._working(obj, seen.ref, seen.observation.state) as task:
+            try:
+                async with asyncio.timeout(self.provider.takes(seen.spec)):
+                    if seen.diff.op is Op.DELETE:
+                        await self.provider.delete(seen.spec)
+                    else:
+                        await self.provider.apply(seen.spec, seen.diff)
+            except (Moved, Refused):  # nothing was done: the journal is as it was
+                await self.write_status(obj, before)
+                raise
+            except Exception:
+                await self._keep(obj, task)
+                raise
+        kept = await self._keep(obj, task)
+        return await self._read_back({**obj, "status": kept.get("status")}, seen)
+
+    async def _keep(self, obj: Object, task: Task) -> Object:
+        """Writes down what the provider noted while it acted."""
+        return await self.write_status(obj, {**(obj.get("status") or {}), "kept": task.kept or None})
+
+    async def _read_back(self, obj: Object, acted: Seen) -> Seen:
+        after = await self.look(obj)
+        if isinstance(after.observation.state, Unknown):
+            raise RuntimeError(f"what was done cannot be read back: {after.observation.state.reason}")
+        left = compare(acted.declared, _as_applied(acted), after.observation.state, self._schema)
+        if left:
+            paths = ", ".join(str(c) for c in left.changes[:3])
+            raise RuntimeError(f"it was done, but reads back differently: {paths or left.op}")
+        return after
+
+    # Writing
+
+    async def hold_on(self, obj: Object) -> Object:
+        """Puts our finalizer on, before anything is made for a resource."""
+        finalizers = obj["metadata"].get("finalizers") or []
+        if FINALIZER in finalizers:
+            return obj
+        patch = {
+            "metadata": {
+                "finalizers": [*finalizers, FINALIZER],
+                "resourceVersion": obj["metadata"]["resourceVersion"],
+            }
+        }
+        return await self._patch(obj, patch)
+
+    async def let_go(self, obj: Object) -> None:
+        """Takes our finalizer off: nothing of the resource is left."""
+        kept = [f for f in obj["metadata"].get("finalizers") or () if f != FINALIZER]
+        patch = {"metadata": {"finalizers": kept, "resourceVersion": obj["metadata"]["resourceVersion"]}}
+        try:
+            await self._patch(obj, patch)
+        except ApiError as error:
+            if error.reason != "NotFound":
+                raise
+
+    async def write_status(self, obj: Object, status: Mapping[str, Any], *, unmoved: bool = False) -> Object:
+        """Writes what changed of a status, and nothing where nothing did. `unmoved`: refused where anybody wrote since."""
+        patch = merge_patch(obj.get("status") or {}, status)
+        if not patch:
+            return obj
+        same = {"uid": obj["metadata"]["uid"]}
+        if unmoved:
+            same["resourceVersion"] = obj["metadata"]["resourceVersion"]
+        return await self._patch(obj, {"metadata": same, "status": patch}, "status")
+
+    async def _patch(self, obj: Object, patch: Object, subresource: str = "") -> Object:
+        metadata = obj["metadata"]
+        return await self.resource.patch(
+            metadata["name"],
+            patch,
+            namespace=metadata.get("namespace", ""),
+            subresource=subresource,
+            field_manager=MANAGER,
+        )
+
+
+def _as_applied(acted: Seen) -> Mapping[str, Any]:
+    """For the comparison after an action: what was declared is what was applied."""
+    return {} if isinstance(acted.declared, Absent) else acted.declared
+
+
+def _may_adopt(obj: Object) -> bool:
+    return (obj["metadata"].get("annotations") or {}).get(ADOPT) == "true"
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, TimeoutError) and not str(error):
+        return "it did not answer in time"
+    return str(error) or type(error).__name__

@@ -1,0 +1,370 @@
+"""A fleet and its ledger: every open difference, and what is being done about it, as plain data that guards can judge.
+
+A fleet is what one policy selects. Nothing here does I/O and nothing waits: `guards` are functions from a `Fleet` and
+the time to a verdict, so that a decision can be replayed, explained and simulated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from homeostat.loop.breaker import Breaker
+
+State = Mapping[str, Any]
+Invariant = Callable[[Mapping["Ref", State], Mapping["Ref", State]], str | None]
+"""Looks at the fleet as it is and as it would be; says what would be broken, or None."""
+
+RETURN_PREFIX = "return-of/"
+"""How the change set is named that returns another to its last good revision. One that fails is not returned in its
+turn."""
+
+
+class Op(StrEnum):
+    """What an action does to the world."""
+
+    CREATE = "create"
+    UPDATE = "update"
+    DELETE = "delete"
+
+
+class Cause(StrEnum):
+    """Why the world differs: the declaration changed, reality changed, or both."""
+
+    INTENT = "intent"
+    DRIFT = "drift"
+    BOTH = "both"
+
+
+class Phase(StrEnum):
+    """How far an open difference is."""
+
+    OPEN = "open"  # seen, not acted on
+    ACTING = "acting"  # an action is under way
+    SETTLING = "settling"  # acted on; not yet verified healthy
+    FAILED = "failed"  # the last action failed, or what it did was not healthy
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Ref:
+    """One declared resource. Identity includes the uid: a reused name is another resource."""
+
+    kind: str  # plural.group
+    namespace: str
+    name: str
+    uid: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}/{self.namespace}/{self.name}" if self.namespace else f"{self.kind}/{self.name}"
+
+
+@dataclass(slots=True)
+class Drift:
+    """One line of the ledger: an open difference between declared and observed.
+
+    `made_from` ties an action to what it was decided on (declared generation, last applied, observed state): if any of
+    them moved, the action is no longer this one.
+    """
+
+    ref: Ref
+    op: Op
+    cause: Cause
+    since: float  # wall seconds when it was first seen
+    made_from: str  # fingerprint of declaration and observation
+    generation: int = 0
+    paths: tuple[str, ...] = ()  # fields that differ
+    changes: tuple[str, ...] = ()  # what becomes what, in lines for people, secrets masked; of what exists and stays
+    desired: State | None = None  # what the action leads to, for invariants; None where it deletes
+    owned: bool = True  # whether what exists is ours to change; always so for what does not exist yet
+    foreign: str = ""  # why this change is another's to make, though the thing is ours
+    change_set: str = ""
+    by: tuple[str, ...] = ()  # who made it differ, where that is known
+    phase: Phase = Phase.OPEN
+    attempts: int = 0
+    failures: int = 0  # in a row
+    error: str = ""  # why the last action failed
+    retry_at: float = 0.0  # not before
+    reversals: tuple[float, ...] = ()  # times at which somebody undid what we did
+    target: str = ""  # what a circuit breaker protects: a host, an API
+    domain: str = ""  # fault domain: a rack, a zone
+    approved: str = ""  # the `made_from` that a person approved: the approval is for that and nothing else
+
+    @property
+    def is_approved(self) -> bool:
+        return self.approved == self.made_from != ""
+
+    @property
+    def in_flight(self) -> bool:
+        """Acted on, and its verdict is not there yet."""
+        return self.phase is _ACTING or self.phase is _SETTLING
+
+    @property
+    def wave(self) -> str:
+        """Which waves it goes in: those of its change set, or, where only reality changed, those of repairs (``""``)."""
+        return "" if self.cause is _DRIFT else self.change_set or "unnamed"
+
+
+# Reading a member through its class costs more than the comparison that it is for.
+_ACTING, _SETTLING, _DRIFT, _CREATE = Phase.ACTING, Phase.SETTLING, Cause.DRIFT, Op.CREATE
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Why a difference is not acted on now, in words for people, and when to look again (0: when something changes)."""
+
+    guard: str
+    reason: str
+    until: float = 0.0
+    plan: str = ""  # approving this plan lets it through
+
+
+@dataclass(frozen=True, slots=True)
+class Halt:
+    """A guard closed the gate: for the existing things of the whole fleet, or for one change set.
+
+    It ends by a fix, or by an approval of exactly this plan.
+    """
+
+    guard: str
+    reason: str
+    since: float
+    plan: str  # hash of the plan that was refused
+    what_to_do: str = ""
+    change_set: str = ""  # what it closes the gate for; empty: the fleet
+    calm: int = -1  # how many passes had begun when its cause was first seen gone; -1: it is still there
+
+
+@dataclass(frozen=True, slots=True)
+class Return:
+    """A change set failed and its policy wants the last good revision back. The engine writes it, as a change set of
+    its own."""
+
+    change_set: str
+    reason: str
+
+
+class Grant(NamedTuple):
+    """The approval that a change set carries: so many changes and deletions its author was shown and said yes to."""
+
+    changes: int = 0
+    deletions: int = 0
+
+
+class Acted(NamedTuple):
+    """What a wave did to a member, when, and whether a person had approved exactly that."""
+
+    op: Op
+    at: float
+    approved: bool = False
+
+
+@dataclass(slots=True)
+class Wave:
+    """What is acted on together. It ends when all of it was read back and is healthy; then the next begins.
+
+    Only what existed before is in it: creations harm nothing, and nobody waits for them.
+    """
+
+    number: int
+    change_set: str
+    members: dict[Ref, Acted] = field(default_factory=dict)
+    verified: set[Ref] = field(default_factory=set)
+    failed: set[Ref] = field(default_factory=set)
+    started: float = 0.0
+    behind: dict[Ref, Acted] = field(default_factory=dict)  # verified in the waves of this change set before
+
+    @property
+    def done(self) -> bool:
+        return self.members.keys() <= self.verified | self.failed
+
+    @property
+    def healthy(self) -> dict[Ref, Acted]:
+        """All that was verified in this wave and those before it."""
+        return self.behind | {ref: acted for ref, acted in self.members.items() if ref in self.verified}
+
+    def outstanding(self) -> Iterator[tuple[Ref, Acted]]:
+        """Members without a verdict."""
+        return ((r, a) for r, a in self.members.items() if r not in self.verified and r not in self.failed)
+
+    def overdue(self, now: float, within: float) -> list[Ref]:
+        """Members whose verdict did not come in time (seconds). A missing verdict is a failure."""
+        return [ref for ref, acted in self.outstanding() if now - acted.at > within]
+
+
+@dataclass(slots=True)
+class Fleet:
+    """Everything one policy selects, as the guards see it.
+
+    Guards only read it. It changes by what the engine reports: `take` a verdict, `begin` an action, `verified`, `failed`,
+    `forget`, `pass_begun`, `pass_done`.
+    """
+
+    name: str
+    size: int  # resources that exist, or should
+    drifts: dict[Ref, Drift] = field(default_factory=dict)
+    unknown: dict[Ref, str] = field(default_factory=dict)  # unreadable, and why
+    unhealthy: set[Ref] = field(default_factory=set)
+    waves: dict[str, Wave] = field(
+        default_factory=dict
+    )  # under way or failed, by change set; drift of reality under ""
+    passed: dict[str, Wave] = field(
+        default_factory=dict
+    )  # the last wave that ended well, by change set, till a pass is done
+    halts: dict[str, Halt] = field(default_factory=dict)  # by guard and what it is about
+    approvals: frozenset[str] = frozenset()  # plan hashes that a person approved, each good once
+    grants: dict[str, Grant] = field(default_factory=dict)  # what is left of the approvals that change sets carry
+    gathering: frozenset[str] = frozenset()  # change sets whose writes are still coming in
+    domains_busy: frozenset[str] = frozenset()  # fault domains that something else is at work in
+    breakers: Mapping[str, Breaker] = field(default_factory=dict)  # by target, where one is not closed
+    observed: Mapping[Ref, State] = field(default_factory=dict)  # what exists, for invariants
+    invariants: tuple[Invariant, ...] = ()
+    passes_begun: int = 0
+    passes_done: int = 0  # full looks at every resource, the first one after a start included
+
+    def open_drifts(self, *ops: Op) -> list[Drift]:
+        return [d for d in self.drifts.values() if not ops or d.op in ops]
+
+    def take(self, verdict: Verdict) -> None:
+        """Enters a verdict: halts as they stand now, approvals used up, and what they were used for."""
+        for change_set in verdict.forgiven & self.waves.keys():
+            self._end(self.waves[change_set])
+        self.halts = dict(verdict.halts)
+        self.approvals -= verdict.used
+        self.grants.update(verdict.grants)
+        for ref in verdict.approved & self.drifts.keys():
+            self.drifts[ref].approved = self.drifts[ref].made_from
+
+    def begin(self, drift: Drift, now: float) -> None:
+        """An allowed difference is being acted on: it joins the wave under way, or the next one."""
+        drift.phase = _ACTING
+        drift.attempts += 1
+        if drift.op is _CREATE:
+            return
+        key = drift.wave
+        wave = self.waves.get(key)
+        if wave is None:
+            last = self.passed.get(key)
+            number, behind = (last.number + 1, last.healthy if key else {}) if last else (1, {})
+            wave = self.waves[key] = Wave(number, key, started=now, behind=behind)
+        wave.members[drift.ref] = Acted(drift.op, now, drift.is_approved)
+        wave.verified.discard(drift.ref)
+        wave.failed.discard(drift.ref)
+
+    def verified(self, ref: Ref) -> None:
+        """It was read back as declared, and healthy: the difference is closed."""
+        drift = self.drifts.pop(ref, None)
+        if drift is None or (wave := self.waves.get(drift.wave)) is None or ref not in wave.members:
+            return
+        wave.failed.discard(ref)
+        wave.verified.add(ref)
+        if wave.done and (not wave.failed or not wave.change_set):
+            self._end(wave)
+
+    def failed(self, ref: Ref, retry_at: float = 0.0) -> None:
+        """The action failed, or what it did was not healthy, or nothing was heard of it in time."""
+        drift = self.drifts[ref]
+        drift.phase = Phase.FAILED
+        drift.failures += 1
+        drift.retry_at = retry_at
+        wave = self.waves.get(drift.wave)
+        if wave is None or ref not in wave.members:
+            return
+        wave.failed.add(ref)
+        if wave.done and not wave.change_set:  # repairs go on; a change set with a failure waits for a person
+            self._end(wave)
+
+    def forget(self, ref: Ref) -> None:
+        """The difference is moot: the declaration is gone, or a newer one took its place."""
+        drift = self.drifts.pop(ref, None)
+        if drift is None or (wave := self.waves.get(drift.wave)) is None:
+            return
+        wave.members.pop(ref, None)
+        wave.failed.discard(ref)
+        if wave.done and not wave.failed:
+            self._end(wave)
+
+    def pass_begun(self) -> None:
+        """A full look at every resource of the fleet begins."""
+        self.passes_begun += 1
+
+    def pass_done(self) -> None:
+        """The full look is complete. What is known of change sets that have nothing open any more is forgotten."""
+        self.passes_done = self.passes_begun
+        alive = {drift.wave for drift in self.drifts.values()} | {""} | self.gathering
+        for waves in (self.waves, self.passed):
+            for key in waves.keys() - alive:
+                del waves[key]
+        for key in self.grants.keys() - alive:
+            del self.grants[key]
+        if (repairs := self.waves.get("")) is not None:
+            for ref in [ref for ref, _ in repairs.outstanding() if not self._under_way(ref)]:
+                del repairs.members[ref]  # its verdict got lost, and this pass has looked at it
+            if repairs.done:
+                self._end(repairs)
+
+    def _under_way(self, ref: Ref) -> bool:
+        drift = self.drifts.get(ref)
+        return drift is not None and drift.in_flight
+
+    def _end(self, wave: Wave) -> None:
+        del self.waves[wave.change_set]
+        self.passed[wave.change_set] = wave
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What may be done now, what not and why, and which halts stand after this look."""
+
+    allowed: list[Drift] = field(default_factory=list)
+    held: dict[Ref, Hold] = field(default_factory=dict)
+    halts: dict[str, Halt] = field(default_factory=dict)
+    returns: list[Return] = field(default_factory=list)  # change sets to bring back to their last good revision
+    approved: set[Ref] = field(default_factory=set)  # what an approval was used for in this look
+    used: set[str] = field(default_factory=set)  # plan hashes of approvals that are used up by it
+    grants: dict[str, Grant] = field(default_factory=dict)  # what is left of the approvals of change sets
+    forgiven: set[str] = field(default_factory=set)  # change sets that a person lets go on in spite of their failures
+
+    def hold(self, drifts: Iterable[Drift], guard: str, reason: str, until: float = 0.0, plan: str = "") -> None:
+        """Takes these out of what is allowed."""
+        gone = {id(d) for d in drifts}
+        if gone:
+            hold = Hold(guard, reason, until, plan)
+            self.sift(lambda d: hold if id(d) in gone else None)
+
+    def hold_all(self, guard: str, reason: str, until: float = 0.0) -> None:
+        """Allows nothing."""
+        self.held.update(dict.fromkeys((d.ref for d in self.allowed), Hold(guard, reason, until)))
+        self.allowed = []
+
+    def sift(self, judged: Callable[[Drift], Hold | None]) -> None:
+        """Asks of each that is still allowed; those with an answer are held for it."""
+        kept = []
+        for drift in self.allowed:
+            hold = judged(drift)
+            if hold is None:
+                kept.append(drift)
+            else:
+                self.held[drift.ref] = hold
+        self.allowed = kept
+
+    def explain(self) -> Mapping[Ref, Hold]:
+        return self.held
+
+
+def plan_hash(drifts: Iterable[Drift]) -> str:
+    """The name of exactly this plan: which resources, what is done to them, and what that was decided on."""
+    import hashlib
+
+    lines = sorted(f"{d.op}\0{d.ref}\0{d.ref.uid}\0{d.made_from}" for d in drifts)
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+
+
+def share(limit: int | str, size: int) -> int:
+    """A limit as a count: a number, or a percentage of the fleet rounded down, and never below 1."""
+    if isinstance(limit, int):
+        return limit
+    if limit.endswith("%"):
+        return max(1, int(float(limit[:-1]) * size / 100))
+    return int(limit)

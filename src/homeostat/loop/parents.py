@@ -1,0 +1,79 @@
+"""What the status of a composer's parent says: the sum of what is known of its children."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from homeostat.model.conditions import find_condition, set_condition
+
+SHOWN = 3
+"""How many children that are not as declared are named."""
+
+Object = dict[str, Any]
+
+
+def parent_status(
+    obj: Mapping[str, Any],
+    staying: list[Object],
+    leaving: list[Object],
+    *,
+    now: str,
+    desired: int,
+    waiting: int = 0,
+    problem: str = "",
+) -> Object:
+    """The status of a parent: Ready when all of its children are, and there is nobody left to make or to take away.
+
+    `staying` are the children that are wanted and declared, `leaving` those that are not wanted any more, `desired` how many there
+    should be, `waiting` how many of them wait for their stage.
+    """
+    before = obj.get("status") or {}
+    said: Object = {"status": {"conditions": [dict(c) for c in before.get("conditions") or ()]}}
+    generation = obj["metadata"].get("generation", 0)
+
+    def say(kind: str, is_so: bool, reason: str, message: str = "") -> None:
+        word = "True" if is_so else "False"
+        set_condition(said, kind, word, now=now, reason=reason, message=message, observed_generation=generation)
+
+    late = [child for child in staying if not child_is(child, "Ready")]
+    bad = [child for child in (*late, *leaving) if child_is(child, "Degraded")]
+    words = [_words(child) for child in (*bad, *(c for c in (*late, *leaving) if c not in bad))]
+    message = "; ".join(words[:SHOWN]) + (f"; and {len(words) - SHOWN} more" if len(words) > SHOWN else "")
+    done = not (late or leaving or waiting)
+    if problem:
+        say("Ready", False, "NotComposed", problem)
+        say("Degraded", True, "NotComposed", problem)
+    elif done:
+        say("Ready", True, "Converged", f"all of {len(staying)} children are as declared")
+        say("Degraded", False, "Converged")
+    else:
+        say("Ready", False, "ChildrenNotReady", message)
+        say("Degraded", bool(bad), "ChildrenDegraded" if bad else "ChildrenNotReady", message if bad else "")
+    moving = not done and not problem and not bad
+    say("Progressing", moving, "ChildrenNotReady" if moving else "Converged" if done else "Stopped")
+    say("Reconciling", moving, "ChildrenNotReady" if moving else "Converged" if done else "Stopped")
+    counts = {
+        "desired": desired,
+        "ready": len(staying) - len(late),
+        "waiting": waiting,
+        "leaving": len(leaving),
+    }
+    return {**before, **said["status"], "observedGeneration": generation, "children": counts}
+
+
+def _words(child: Object) -> str:
+    name = f"{child['spec']['manifest']['kind']}/{child['spec']['manifest']['metadata']['name']}"
+    said = (find_condition(child, "Ready") or {}).get("message", "")
+    return f"{name}: {said or 'not looked at yet'}"
+
+
+def child_is(child: Mapping[str, Any], kind: str) -> bool:
+    """Whether the condition of a child is true, and about the child as it is declared now."""
+    said = find_condition(child, kind) or {}
+    return said.get("status") == "True" and said.get("observedGeneration") == child["metadata"]["generation"]
+
+
+def going(obj: Mapping[str, Any]) -> bool:
+    """Whether it is to be deleted."""
+    return bool(obj["metadata"].get("deletionTimestamp"))

@@ -1,0 +1,213 @@
+"""What a user writes: how one kind of real thing is observed and changed. Everything else is the engine's.
+
+    class File(Provider[FileSpec, FileState], group="files.homeostat.dev"):
+        async def observe(self, spec): ...      # FileState, ABSENT, or raise: then it is unknown
+        async def apply(self, spec, diff): ...  # idempotent; called only through the gate
+        async def delete(self, spec): ...
+
+A provider proposes and never decides: it is called to change something only after the guards let it through, and what it
+did is read back before it counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Generic, TypeVar, cast, get_args, get_origin
+
+from homeostat.client import Client
+from homeostat.loop.diff import Diff
+from homeostat.loop.fleet import Ref
+from homeostat.loop.observation import Absent, State, Unknown
+from homeostat.model.kinds import Column, KindInfo, Spec
+from homeostat.model.kinds.definition import Scale, Scope
+
+SpecT = TypeVar("SpecT", bound=Spec)
+StateT = TypeVar("StateT", bound=Spec)
+
+DEADLINE = 30.0
+"""Seconds that one observation or action may take."""
+CATEGORY = "homeostat"
+"""The category of every kind that the loop keeps: `kubectl get homeostat` shows them all."""
+
+
+class Moved(Exception):
+    """What an action was decided on is no longer so: nothing was done, and it is looked at and decided anew."""
+
+
+class Refused(Exception):
+    """An action was refused, by the other side or by the provider itself, and nothing was done.
+
+    Any other exception leaves open whether something was: then the world is looked at before anything else.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """For whom a provider works at this moment; `current()` gives it inside `observe`, `apply` and `delete`.
+
+    `key` is the same for every try of one creation: hand it to the other side, and nothing is made twice. `identity` is what
+    `Provider.identity` said of the thing that we made or took over; empty while there is none.
+    """
+
+    ref: Ref
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    key: str = ""
+    identity: str = ""
+    deleting: bool = False
+    """Whether the resource is to go: what is observed now is only what is left of it."""
+    last_applied: Mapping[str, Any] | None = None
+    """What was made true last; None where nothing was."""
+    observed: State | None = None
+    """While acting: the state that this was decided on."""
+    kept: dict[str, Any] = field(default_factory=dict)
+    """What a provider notes of its work, such as what it made itself. Notes made while acting stay, in the status, where all may read."""
+
+
+_current: ContextVar[Task] = ContextVar("homeostat_task")
+
+
+def current() -> Task:
+    """The resource being worked on. LookupError outside of a provider's methods."""
+    return _current.get()
+
+
+class Provider(Generic[SpecT, StateT]):
+    """One kind of real thing. Class options: `group` (required), `version`, `kind`, `plural`, `scope`, `short_names`, `columns`, `scale`.
+
+    `shown` names fields of the state that the status shows, as `kubectl get` and the scale subresource want it. `contested=False` is
+    for what ends by itself: that it drifts again and again is then not somebody else's doing, and the flap guard lets it be repaired.
+
+    Fields of the state that the spec has too, by name, are compared; a field of the spec that the state lacks cannot be seen and
+    is only written.
+    """
+
+    info: ClassVar[KindInfo]
+    state_type: ClassVar[type[Spec]]
+    deadline: ClassVar[float] = DEADLINE
+    shown: ClassVar[tuple[str, ...]] = ()
+    contested: ClassVar[bool] = True
+
+    def __init_subclass__(
+        cls,
+        *,
+        group: str = "",
+        version: str = "v1",
+        kind: str = "",
+        plural: str = "",
+        scope: Scope = "Namespaced",
+        short_names: tuple[str, ...] = (),
+        columns: tuple[Column, ...] = (),
+        scale: Scale | None = None,
+        shown: tuple[str, ...] = (),
+        contested: bool = True,
+        **options: Any,
+    ) -> None:
+        super().__init_subclass__(**options)
+        types = _types(cls)
+        if types is None or not group:
+            return  # a class in between: the kind is declared further down
+        cls.state_type, cls.shown, cls.contested = types[1], shown, contested
+        cls.info = KindInfo(
+            group=group,
+            version=version,
+            kind=kind or cls.__name__,
+            spec=types[0],
+            plural=plural,
+            scope=scope,
+            short_names=short_names,
+            columns=columns,
+            scale=scale,
+            categories=(CATEGORY,),
+            description=(cls.__doc__ or "").strip().partition("\n")[0],
+        )
+
+    async def open(self, client: Client) -> None:
+        """Called once before anything else, with the API that declarations come from: for Secrets, ConfigMaps and the like."""
+
+    async def close(self) -> None:
+        """Called once after everything else: lets go of connections and tasks, never of the things themselves."""
+
+    def forget(self, ref: Ref) -> None:
+        """A resource is gone, or has changed its fleet: what is kept in memory for it may go."""
+
+    async def observe(self, spec: SpecT) -> StateT | Absent:
+        """What is there now. Raise where it cannot be told: a failed read is unknown, never absent."""
+        raise NotImplementedError
+
+    async def wanted(self, spec: SpecT) -> StateT | None:
+        """What an observation will show once the spec is true; None, as here, where it shows the fields of the spec themselves.
+
+        For what is not declared as it is seen: a file is declared by its content and seen by its digest. Fields that are None in it
+        are not compared. Raise where it cannot be told: the resource is unknown then.
+        """
+        return None
+
+    async def apply(self, spec: SpecT, diff: Diff) -> None:
+        """Makes it so. May be called again after a crash with the same spec: must be idempotent."""
+        raise NotImplementedError
+
+    async def delete(self, spec: SpecT) -> None:
+        """Takes it away. Fine if it is gone already."""
+        raise NotImplementedError
+
+    async def observe_all(self, specs: Mapping[Ref, SpecT]) -> Mapping[Ref, StateT | Absent | Unknown]:
+        """The whole fleet in one call, where the other side can. What the answer leaves out is unknown."""
+        raise NotImplementedError
+
+    def watch(self) -> AsyncIterator[Ref] | None:
+        """Hints where to look, as they come; None where there are none. Lost or doubled hints do no harm."""
+        return None
+
+    async def unhealthy(self, spec: SpecT, state: StateT) -> str:
+        """Why a thing that is as declared does not do its work; empty where it does."""
+        return ""
+
+    def identity(self, spec: SpecT, state: StateT) -> str:
+        """What tells this thing from another of the same name: a uid, a URL. A namesake of what we made is not ours."""
+        return ""
+
+    def leaves(self, spec: SpecT) -> bool:
+        """Whether the thing stays when its declaration is deleted."""
+        return False
+
+    def attribute(self, spec: SpecT, diff: Diff) -> Diff:
+        """Puts the name of who changed it beside each change, where the other side tells."""
+        return diff
+
+    def foreign(self, spec: SpecT, diff: Diff) -> str:
+        """Why this change is not ours to make, for people; empty where it is. It is then held, and reported."""
+        return ""
+
+    def takes(self, spec: SpecT) -> float:
+        """Seconds that one action on it may take; default: `deadline`."""
+        return self.deadline
+
+    def target(self, spec: SpecT) -> str:
+        """What a circuit breaker protects: things with the same target fail together."""
+        return ""
+
+    def domain(self, spec: SpecT) -> str:
+        """The fault domain; only one is worked on at a time where a policy says so."""
+        return ""
+
+    @classmethod
+    def translates(cls) -> bool:
+        """Whether `wanted` is there."""
+        return cls.wanted is not Provider.wanted
+
+    @classmethod
+    def batches(cls) -> bool:
+        """Whether `observe_all` is there."""
+        return cls.observe_all is not Provider.observe_all
+
+
+def _types(cls: type) -> tuple[type[Spec], type[Spec]] | None:
+    for base in getattr(cls, "__orig_bases__", ()):
+        if get_origin(base) is Provider:
+            spec, state = get_args(base)
+            if isinstance(spec, type) and isinstance(state, type):
+                return cast(tuple[type[Spec], type[Spec]], (spec, state))
+    return None

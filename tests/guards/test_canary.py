@@ -1,0 +1,203 @@
+from datetime import timedelta
+
+import pytest
+
+from homeostat.guards import GuardPolicy, Mode, OnFailure, decide
+from homeostat.guards.policy import Canary, MassDrift
+from homeostat.loop.fleet import Cause, Fleet, Op, Return
+
+from .fleets import NOW, a_fleet, a_whole_pass, changes, drift, ref, step, verify_all
+
+WIDE = GuardPolicy(mode=Mode.ENFORCE, cap="100%", mass_drift=MassDrift(limit="100%"))
+LATE = WIDE.canary.verify_within.total_seconds()
+
+
+def waves(policy: GuardPolicy, fleet: Fleet) -> list[int]:
+    sizes = []
+    while fleet.drifts:
+        sizes.append(len(step(policy, fleet)))
+        assert sizes[-1] > 0
+        verify_all(fleet)
+    return sizes
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [
+        (1, [1]),
+        (2, [1, 1]),
+        (3, [1, 2]),
+        (4, [1, 1, 2]),
+        (10, [1, 4, 5]),
+        (19, [1, 8, 10]),
+        (20, [1, 1, 8, 10]),
+        (40, [1, 3, 16, 20]),
+        (100, [1, 9, 40, 50]),
+    ],
+)
+def test_a_change_set_goes_out_as_one_then_a_tenth_a_half_and_all_of_it(size, expected):
+    fleet = a_fleet(100)
+    changes(fleet, range(size))
+    assert waves(WIDE, fleet) == expected
+
+
+def test_the_cap_makes_more_waves_of_a_step():
+    fleet = a_fleet(100)
+    changes(fleet, range(30))
+    assert waves(GuardPolicy(mode=Mode.ENFORCE), fleet) == [1, 2, 10, 2, 10, 5]
+
+
+def test_each_change_set_has_steps_of_its_own_and_repairs_and_creations_have_none():
+    fleet = a_fleet(100)
+    changes(fleet, range(5), "push-1")
+    changes(fleet, range(5, 10), "push-2")
+    drift(fleet, range(10, 14))
+    drift(fleet, range(200, 203), Op.CREATE, Cause.INTENT, change_set="push-1")
+    assert len(step(WIDE, fleet)) == 1 + 1 + 4 + 3
+
+
+def test_the_next_step_waits_for_the_verdict_of_the_one_before():
+    fleet = a_fleet(100)
+    changes(fleet, range(5))
+    assert step(WIDE, fleet) == [ref(0)]
+    verdict = decide(WIDE, fleet, NOW + 1)
+    assert verdict.allowed == []
+    assert verdict.held[ref(1)].reason == "it waits until what its change set touched before is verified healthy"
+
+
+def failed_canary(policy=WIDE):
+    fleet = a_fleet(100)
+    changes(fleet, range(5))
+    assert step(policy, fleet) == [ref(0)]
+    fleet.failed(ref(0))
+    assert step(policy, fleet) == []
+    return fleet
+
+
+def test_a_failure_halts_the_change_set_after_one():
+    fleet = failed_canary()
+    halt = fleet.halts["canary/push-1"]
+    assert halt.reason == f"{ref(0)} failed in wave 1 of change set push-1"
+    assert halt.change_set == "push-1"
+    assert sum(d.attempts for d in fleet.drifts.values()) == 1
+
+
+def test_other_change_sets_and_repairs_go_on():
+    fleet = failed_canary()
+    changes(fleet, [50], "push-2")
+    drift(fleet, [60])
+    assert step(WIDE, fleet) == [ref(50), ref(60)]
+
+
+def test_its_creations_are_halted_too():
+    fleet = failed_canary()
+    drift(fleet, [200], Op.CREATE, Cause.INTENT, change_set="push-1")
+    assert step(WIDE, fleet) == []
+
+
+@pytest.mark.parametrize(("seconds", "halts"), [(LATE, False), (LATE + 0.001, True)])
+def test_a_verdict_that_does_not_come_in_time_is_a_failure(seconds, halts):
+    fleet = a_fleet(100)
+    changes(fleet, range(5))
+    step(WIDE, fleet)
+    verdict = decide(WIDE, fleet, NOW + seconds)
+    assert ("canary/push-1" in verdict.halts) is halts
+    if halts:
+        assert "gave no verdict in time" in verdict.halts["canary/push-1"].reason
+
+
+def test_a_verdict_that_got_lost_with_its_ledger_line_is_a_failure_too():
+    fleet = a_fleet(100)
+    changes(fleet, range(5))
+    step(WIDE, fleet)
+    del fleet.drifts[ref(0)]
+    a_whole_pass(fleet)
+    assert step(WIDE, fleet, NOW + 1) == []
+    assert step(WIDE, fleet, NOW + LATE + 1) == []
+    assert "canary/push-1" in fleet.halts
+
+
+def test_a_late_recovery_does_not_restart_it_by_itself():
+    fleet = failed_canary()
+    fleet.verified(ref(0))
+    assert step(WIDE, fleet, NOW + 60) == []
+    assert "canary/push-1" in fleet.halts
+
+
+def test_it_leaves_when_nothing_of_the_change_set_is_open_any_more():
+    fleet = failed_canary()
+    for number in range(5):
+        fleet.forget(ref(number))
+    changes(fleet, range(5), "push-2")
+    assert step(WIDE, fleet) == [ref(0)]
+    assert fleet.halts == {}
+
+
+def test_or_by_an_approval_of_what_is_left_which_is_good_once():
+    fleet = failed_canary()
+    fleet.approvals = frozenset((fleet.halts["canary/push-1"].plan,))
+    assert step(WIDE, fleet) == [ref(1)]  # from the first step again, and what was never tried first
+    assert fleet.halts == {}
+    assert fleet.approvals == frozenset()
+    fleet.failed(ref(1))
+    assert step(WIDE, fleet) == []
+    assert "canary/push-1" in fleet.halts
+
+
+def test_an_approval_of_another_plan_does_not_open_it():
+    fleet = failed_canary()
+    fleet.approvals = frozenset((fleet.halts["canary/push-1"].plan,))
+    changes(fleet, [5])
+    assert step(WIDE, fleet) == []
+
+
+RETURNING = GuardPolicy(mode=Mode.ENFORCE, canary=Canary(on_failure=OnFailure.RETURN))
+
+
+def test_a_policy_may_want_the_last_good_revision_back():
+    fleet = failed_canary(RETURNING)
+    verdict = decide(RETURNING, fleet, NOW)
+    assert verdict.returns == [Return("push-1", f"{ref(0)} failed in wave 1 of change set push-1")]
+    assert verdict.allowed == []
+    assert decide(WIDE, fleet, NOW).returns == []
+
+
+def test_a_return_that_fails_is_not_returned_in_its_turn():
+    fleet = a_fleet(100)
+    changes(fleet, range(2), "return-of/push-1")
+    step(RETURNING, fleet)
+    fleet.failed(ref(0))
+    verdict = decide(RETURNING, fleet, NOW)
+    assert verdict.returns == []
+    assert "canary/return-of/push-1" in verdict.halts
+
+
+def test_a_change_set_that_is_still_coming_in_waits_to_be_judged_as_a_whole():
+    fleet = a_fleet(100, gathering=frozenset(("push-1",)))
+    changes(fleet, range(3))
+    assert step(WIDE, fleet) == []
+    fleet.gathering = frozenset()
+    assert step(WIDE, fleet) == [ref(0)]
+
+
+def test_what_was_verified_and_changes_again_in_the_same_change_set_gets_its_turn():
+    fleet = a_fleet(100)
+    changes(fleet, [1])
+    waves(WIDE, fleet)
+    changes(fleet, [1], made_from="newer")
+    assert step(WIDE, fleet) == [ref(1)]
+
+
+def test_steps_and_patience_can_be_chosen():
+    policy = GuardPolicy(
+        mode=Mode.ENFORCE,
+        cap="100%",
+        mass_drift=MassDrift(limit="100%"),
+        canary=Canary(steps=(2, "50%"), verify_within=timedelta(seconds=10)),
+    )
+    fleet = a_fleet(100)
+    changes(fleet, range(10))
+    assert waves(policy, fleet) == [2, 3, 5]
+    changes(fleet, range(10), "push-2")
+    step(policy, fleet)
+    assert decide(policy, fleet, NOW + 11).halts

@@ -1,0 +1,141 @@
+from datetime import timedelta
+
+import pytest
+
+from homeostat.guards import GuardPolicy, Mode, decide, definition, parse_policy, status
+from homeostat.guards.policy import Hours
+from homeostat.model.encoding import encode_yaml
+from homeostat.model.errors import ApiError
+from homeostat.model.kinds import InvalidSpec, decode, encode
+
+from .fleets import ENFORCE, NOW, a_fleet, drift, step
+
+FULL = """
+apiVersion: homeostat.dev/v1alpha1
+kind: GuardPolicy
+metadata: {name: shop}
+spec:
+  fleet: {kinds: [servers.shop.example.com], selector: {matchLabels: {tier: web}}}
+  mode: Enforce
+  cap: 3
+  creations: 50%
+  massDrift: {limit: 25%, fleetOf: 4}
+  canary: {steps: [2, 20%], verifyWithin: 90s, onFailure: Return}
+  freezes: [{reason: migration, author: ada, until: "2026-03-02T12:00:00Z"}]
+  invariants: [{name: enough, expression: "after.size() >= 5"}]
+  windows: [{allow: [{days: Mon-Fri, hours: "08:00-18:00", timezone: Europe/Zurich}]}]
+"""
+
+
+def test_every_field_has_a_default_and_it_is_the_careful_one():
+    assert encode(GuardPolicy(), defaults=False) == {}
+    assert parse_policy({}) == GuardPolicy()
+    assert encode(GuardPolicy()) == {
+        "fleet": {"kinds": [], "namespaces": [], "selector": {"matchLabels": {}, "matchExpressions": []}},
+        "mode": "Observe",
+        "freezes": [],
+        "cap": "10%",
+        "massDrift": {"limit": "30%", "fleetOf": 10},
+        "unknown": "20%",
+        "canary": {"steps": [1, "10%", "50%", "100%"], "verifyWithin": "5m0s", "onFailure": "Halt"},
+        "breaker": {"failures": 5, "openFor": "30s"},
+        "backoff": {"first": "1s", "factor": 2.0, "most": "5m0s"},
+        "flap": {"reversals": 3, "within": "10m0s"},
+        "invariants": [],
+        "windows": [],
+        "deletion": {},
+        "domains": 1,
+    }
+
+
+def test_the_server_takes_the_definition_fills_in_defaults_and_shows_columns(homeostat):
+    homeostat.apply(encode_yaml(definition()).decode())
+    (stored,) = homeostat.apply(FULL)
+    policy = parse_policy(stored)
+    assert policy.mode is Mode.ENFORCE
+    assert (policy.cap, policy.creations, policy.mass_drift.limit) == (3, "50%", "25%")
+    assert policy.canary.verify_within == timedelta(seconds=90)
+    assert policy.windows[0].allow == (Hours(days="Mon-Fri", hours="08:00-18:00", timezone="Europe/Zurich"),)
+    assert stored["spec"]["unknown"] == "20%"
+    assert decode(GuardPolicy, encode(policy)) == policy
+
+
+@pytest.mark.parametrize(
+    ("spec", "path"),
+    [
+        ("{cap: lots}", "spec.cap"),
+        ("{cap: 101%}", "spec.cap"),
+        ("{cap: -1}", "spec.cap"),
+        ("{mode: Sometimes}", "spec.mode"),
+        ("{canary: {steps: [1, half]}}", "spec.canary.steps"),
+        ("{windows: [{allow: [{days: Someday}]}]}", "spec.windows[0].allow[0].days"),
+        ('{windows: [{allow: [{hours: "25:00-26:00"}]}]}', "spec.windows[0].allow[0].hours"),
+        ("{freezes: [{author: ada}]}", "spec.freezes[0].reason"),
+        ("{flap: {within: soon}}", "spec.flap.within"),
+    ],
+)
+def test_the_server_refuses_what_makes_no_sense(homeostat_session, spec, path):
+    homeostat_session.apply(encode_yaml(definition()).decode())
+    with pytest.raises(ApiError) as refused:
+        homeostat_session.apply(
+            f"{{apiVersion: homeostat.dev/v1alpha1, kind: GuardPolicy, metadata: {{name: bad}}, spec: {spec}}}"
+        )
+    assert path in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        (
+            {"cap": "lots"},
+            'spec.cap: Invalid value: "lots": a limit is a count such as 3, or a share of the fleet such as 10%',
+        ),
+        ({"canary": {"steps": [1, "x"]}}, "spec.canary.steps[1]"),
+        ({"windows": [{"deny": [{"timezone": "Mars/Olympus"}]}]}, "spec.windows[0].deny[0].timezone"),
+        (
+            {"fleet": {"selector": {"matchExpressions": [{"key": "a", "operator": "In"}]}}},
+            "spec.fleet.selector.matchExpressions[0]",
+        ),
+    ],
+)
+def test_what_cannot_be_read_names_the_field(spec, message):
+    with pytest.raises(InvalidSpec) as refused:
+        parse_policy({"spec": spec})
+    assert message in str(refused.value)
+
+
+def test_the_columns_and_descriptions_are_there():
+    version = definition()["spec"]["versions"][0]
+    assert [c["name"] for c in version["additionalPrinterColumns"]] == [
+        "Mode", "Fleet", "Drifted", "Unknown", "Halted", "Ready", "Age",
+    ]  # fmt: skip
+    properties = version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    assert properties["cap"]["description"].startswith("How many existing things")
+    assert properties["cap"]["default"] == "10%"
+
+
+def test_the_status_shows_sizes_waves_and_halts_and_fits_its_schema():
+    fleet = a_fleet(10)
+    drift(fleet, [1])
+    step(ENFORCE, fleet)
+    drift(fleet, range(2, 7))
+    verdict = decide(ENFORCE, fleet, NOW)
+    found = status({"metadata": {"generation": 4}}, ENFORCE, fleet, verdict, NOW)
+    assert (found["fleetSize"], found["drifted"], found["actedInWave"], found["halted"]) == (10, 6, 1, "mass-drift")
+    assert found["halts"][0]["plan"] == verdict.halts["mass-drift/update"].plan
+    assert found["waves"] == [
+        {"changeSet": "", "number": 1, "members": 1, "verified": 0, "failed": 0, "started": "2027-01-15T08:00:00Z"}
+    ]
+    conditions = {c["type"]: (c["status"], c["reason"]) for c in found["conditions"]}
+    assert conditions == {"Halted": ("True", "GuardsHalt"), "Ready": ("False", "Halted")}
+    again = status({"metadata": {"generation": 4}, "status": found}, ENFORCE, fleet, verdict, NOW + 60)
+    assert again == found, "nothing changed, so nothing is to be written"
+    schema = definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]
+    assert found.keys() <= schema.keys()
+
+
+def test_the_status_of_a_quiet_fleet_says_whether_it_is_enforced():
+    fleet = a_fleet(3)
+    for policy, reason in ((ENFORCE, "Enforcing"), (GuardPolicy(), "Observing")):
+        found = status({}, policy, fleet, decide(policy, fleet, NOW), NOW)
+        assert [c["reason"] for c in found["conditions"]] == ["NothingToHalt", reason]

@@ -1,0 +1,89 @@
+from datetime import UTC, datetime
+
+from homeostat.guards import GuardPolicy, Mode, decide, explain, runbook
+from homeostat.guards.policy import Freeze
+from homeostat.loop.fleet import Op
+
+from .fleets import ENFORCE, NOW, a_fleet, changes, drift, ref, step
+
+
+def lines(policy, fleet, now=NOW):
+    return runbook(policy, fleet, decide(policy, fleet, now), now)
+
+
+def test_where_nothing_needs_a_person_there_are_no_lines():
+    fleet = a_fleet(20)
+    drift(fleet, range(4))  # two go, two wait for the next wave
+    assert lines(ENFORCE, fleet) == []
+
+
+def test_mass_drift_says_what_happened_what_to_look_at_and_both_ways_out():
+    fleet = a_fleet(10)
+    drift(fleet, range(5))
+    plan = decide(ENFORCE, fleet, NOW).halts["mass-drift/update"].plan
+    assert lines(ENFORCE, fleet) == [
+        "shop: halted by mass-drift since 2027-01-15T08:00:00Z",
+        "  what happened: 5 of 10 would be changed, more than 3: most likely the declaration or the observer is wrong",
+        "  look at: homeostat explain servers.shop.example.com server-0 -n shop",
+        "  look at: homeostat explain servers.shop.example.com server-1 -n shop",
+        "  look at: homeostat explain servers.shop.example.com server-2 -n shop",
+        "  look at: homeostat plan shop",
+        "  way out, if it is wrong: correct the declaration or the observer; it goes on after a whole pass under the limit",
+        f"  way out, if it is meant: homeostat approve {plan}",
+    ]
+
+
+def test_a_failed_canary_names_its_change_set():
+    fleet = a_fleet(10)
+    changes(fleet, range(3))
+    step(ENFORCE, fleet)
+    fleet.failed(ref(0))
+    found = lines(ENFORCE, fleet)
+    assert "  look at: homeostat history --change-set push-1" in found
+    assert any(line.startswith("  way out, if it is meant: homeostat approve ") for line in found)
+
+
+def test_a_freeze_is_shown_also_where_nothing_drifts():
+    policy = GuardPolicy(
+        mode=Mode.ENFORCE,
+        freezes=(
+            Freeze(reason="migration", author="ada", until=datetime(2027, 1, 16, tzinfo=UTC), namespaces=("shop",)),
+        ),
+    )
+    assert lines(policy, a_fleet(10)) == [
+        "shop: frozen until 2027-01-16T00:00:00Z (namespace shop)",
+        "  what happened: ada froze it: migration",
+        "  look at: homeostat drift shop",
+        "  way out: ask ada, then homeostat unfreeze shop",
+    ]
+
+
+def test_held_deletions_name_the_plan_to_approve():
+    fleet = a_fleet(9)
+    drift(fleet, range(2), Op.DELETE)
+    plan = decide(ENFORCE, fleet, NOW).held[ref(0)].plan
+    assert f"  way out, if it is meant: homeostat approve {plan}" in lines(ENFORCE, fleet)
+
+
+def test_an_unreadable_fleet_shows_why():
+    fleet = a_fleet(10, unknown={ref(n): "connection refused" for n in range(5)})
+    found = lines(ENFORCE, fleet)
+    assert "  look at: homeostat explain servers.shop.example.com server-0 -n shop   # connection refused" in found
+    assert found[-1] == "  way out: make them readable again; it goes on by itself"
+
+
+def test_observe_only_names_the_command_that_ends_it():
+    fleet = a_fleet(3)
+    drift(fleet, [1, 2])
+    found = lines(GuardPolicy(), fleet)
+    assert found[0] == f"shop: {ref(1)} and 1 more held by mode"
+    assert "  way out: homeostat enforce shop" in found
+
+
+def test_explain_tells_what_each_guard_by_itself_says():
+    fleet = a_fleet(10)
+    drift(fleet, range(5))
+    drift(fleet, [7], retry_at=NOW + 9, failures=1)
+    chain = explain(GuardPolicy(), fleet, ref(7), NOW)
+    assert [name for name, _ in chain][:3] == ["mode", "freeze", "window"]
+    assert [name for name, hold in chain if hold] == ["mode", "mass-drift", "backoff", "cap"]

@@ -1,0 +1,377 @@
+"""A composer under the real engine, on a real API server in process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from homeostat.api.local import local_client
+from homeostat.api.server import Listen, Server
+from homeostat.client import Client
+from homeostat.guards import Mode
+from homeostat.guards.gate import PolicyGate
+from homeostat.loop.compose import AFTER, WAVE, Composer
+from homeostat.loop.controller import ADOPT
+from homeostat.loop.engine import Engine
+from homeostat.model.errors import ApiError
+from homeostat.model.kinds import Spec
+
+Object = dict[str, Any]
+WAIT_SECONDS = 10.0
+
+
+class ShopSpec(Spec):
+    """What a shop has."""
+
+    shelves: dict[str, str] = {}
+    waves: dict[str, int] = {}
+    extra: list[dict[str, Any]] = []
+
+
+class Shop(Composer[ShopSpec], group="shops.test.dev"):
+    """A shop with shelves: a ConfigMap each."""
+
+    broken = ""
+
+    def compose(self, spec: ShopSpec, parent: Mapping[str, Any]) -> Iterable[Object]:
+        if self.broken:
+            raise RuntimeError(self.broken)
+        for name, goods in spec.shelves.items():
+            notes = {"annotations": {WAVE: str(spec.waves[name])}} if name in spec.waves else {}
+            metadata = {"name": f"{parent['metadata']['name']}-{name}", "labels": {"shop": "yes"}, **notes}
+            yield {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"goods": goods}}
+        yield from spec.extra
+
+
+class Bench:
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.composer = Shop()
+        self.shops = client.kind("shops.test.dev/v1", "Shop", namespace="default")
+        self.maps = client.kind("v1", "ConfigMap", namespace="default")
+        self.engine: Engine
+
+    async def start(self, mode: Mode = Mode.ENFORCE) -> None:
+        self.engine = Engine(
+            self.client, [], PolicyGate(mode=mode), settle=0.005, workers=4, composers=[self.composer]
+        )
+        await self.engine.start()
+
+    async def declare(self, shelves: dict[str, str], name: str = "shop", **more: Any) -> None:
+        metadata = {"name": name, **more.pop("metadata", {})}
+        obj = {"metadata": metadata, "spec": {"shelves": shelves, **more}}
+        await self.shops.apply(obj, field_manager="test", force=True)
+
+    async def goods(self) -> dict[str, str]:
+        return {o["metadata"]["name"]: o["data"]["goods"] for o in await self.maps.list(labels="shop=yes")}
+
+    async def until(self, holds: Callable[[Object], bool], name: str = "shop") -> Object:
+        found: Object = {}
+        try:
+            async with asyncio.timeout(WAIT_SECONDS):
+                while not holds(found := await self.shops.get(name)):
+                    await asyncio.sleep(0.005)
+        except TimeoutError:
+            raise AssertionError(f"{name} never was so; it is {found.get('status')}") from None
+        return found
+
+    async def ready(self, name: str = "shop") -> Object:
+        return await self.until(lambda obj: said(obj).get("status") == "True", name)
+
+    async def until_goods(self, goods: dict[str, str]) -> None:
+        try:
+            async with asyncio.timeout(WAIT_SECONDS):
+                while await self.goods() != goods:
+                    await asyncio.sleep(0.005)
+        except TimeoutError:
+            raise AssertionError(f"there are {await self.goods()}") from None
+
+    async def whole_pass(self) -> None:
+        while self.engine._unlooked:
+            await asyncio.sleep(0.002)
+        self.engine._begin_pass()
+        while self.engine._unlooked:
+            await asyncio.sleep(0.002)
+
+
+def said(obj: Object, kind: str = "Ready") -> Object:
+    for found in (obj.get("status") or {}).get("conditions", ()):
+        if found["type"] == kind and found["observedGeneration"] == obj["metadata"]["generation"]:
+            return dict(found)
+    return {}
+
+
+@pytest.fixture
+async def client(tmp_path: Path) -> AsyncIterator[Client]:
+    server = Server(tmp_path / "data", Listen("127.0.0.1", 0), durable=False)
+    await server.start()
+    client = local_client(server.plane, "loop")
+    yield client
+    await client.close()
+    await server.stop()
+
+
+@pytest.fixture
+async def bench(client: Client) -> AsyncIterator[Bench]:
+    bench = Bench(client)
+    await bench.start()
+    yield bench
+    await bench.engine.stop()
+
+
+async def test_children_are_made_owned_and_counted(bench: Bench) -> None:
+    await bench.declare({"a": "apples", "b": "bread"})
+    shop = await bench.ready()
+    assert await bench.goods() == {"shop-a": "apples", "shop-b": "bread"}
+    assert shop["status"]["children"] == {"desired": 2, "ready": 2, "waiting": 0, "leaving": 0}
+    assert shop["status"]["childKinds"] == ["v1/ConfigMap"]
+    made = await bench.maps.get("shop-a")
+    assert made["metadata"]["ownerReferences"][0]["uid"] == shop["metadata"]["uid"]
+    assert [e["manager"] for e in made["metadata"]["managedFields"]] == ["homeostat/shops.shops.test.dev"]
+
+
+async def test_a_change_of_the_parent_changes_its_children(bench: Bench) -> None:
+    await bench.declare({"a": "apples", "b": "bread"})
+    await bench.ready()
+    await bench.declare({"a": "pears", "c": "cheese"})
+    await bench.until_goods({"shop-a": "pears", "shop-c": "cheese"})
+    shop = await bench.ready()
+    assert shop["status"]["children"]["desired"] == 2
+
+
+async def test_nothing_is_written_while_all_is_as_declared(bench: Bench) -> None:
+    await bench.declare({"a": "apples", "b": "bread"})
+    await bench.ready()
+    before = (await bench.shops.list()).resource_version
+    for _ in range(3):
+        await bench.whole_pass()
+    assert (await bench.shops.list()).resource_version == before
+
+
+async def test_drift_on_a_child_is_repaired_at_once_and_what_others_added_stays(bench: Bench) -> None:
+    await bench.declare({"a": "apples"})
+    await bench.ready()
+    await bench.maps.patch("shop-a", {"data": {"goods": "stones", "note": "theirs"}}, field_manager="kubectl-edit")
+    await bench.until_goods({"shop-a": "apples"})
+    assert (await bench.maps.get("shop-a"))["data"]["note"] == "theirs"
+    await bench.maps.delete("shop-a")
+    await bench.until_goods({"shop-a": "apples"})
+
+
+async def test_a_deleted_parent_takes_its_children_along(bench: Bench) -> None:
+    await bench.declare({"a": "apples"})
+    await bench.ready()
+    await bench.shops.delete("shop")
+    await bench.until_goods({})
+
+
+async def test_the_next_wave_waits_until_the_one_before_is_healthy(bench: Bench) -> None:
+    crd = {
+        "metadata": {"name": "doors.test.dev"},
+        "spec": {
+            "group": "test.dev",
+            "scope": "Namespaced",
+            "names": {"kind": "Door", "plural": "doors"},
+            "versions": [
+                {
+                    "name": "v1",
+                    "served": True,
+                    "storage": True,
+                    "subresources": {"status": {}},
+                    "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+                }
+            ],
+        },
+    }
+    await bench.client.kind("apiextensions.k8s.io/v1", "CustomResourceDefinition").create(crd)
+    doors = bench.client.kind("test.dev/v1", "Door", namespace="default")
+    closed = {"type": "Ready", "status": "False", "reason": "Closed", "message": "it is locked"}
+    door = {"apiVersion": "test.dev/v1", "kind": "Door", "metadata": {"name": "front"}, "spec": {"width": 2}}
+    await doors.create(door)
+    await doors.patch("front", {"status": {"conditions": [closed]}}, subresource="status")
+    await bench.declare({"a": "apples"}, waves={"a": 1}, extra=[door], metadata={"annotations": {ADOPT: "true"}})
+    shop = await bench.until(lambda obj: "it is locked" in str(said(obj)))
+    await bench.whole_pass()
+    assert shop["status"]["children"] == {"desired": 2, "ready": 0, "waiting": 1, "leaving": 0}
+    assert await bench.goods() == {}
+    await doors.patch("front", {"status": {"conditions": [{**closed, "status": "True"}]}}, subresource="status")
+    await bench.until_goods({"shop-a": "apples"})
+    await bench.ready()
+
+
+async def test_waves_are_made_in_their_order(bench: Bench) -> None:
+    made: list[str] = []
+    async with bench.maps.watch(labels="shop=yes") as events:
+        await bench.declare({"a": "apples", "b": "bread", "c": "cheese"}, waves={"a": 3, "b": 2, "c": 1})
+        async for event in events:
+            if event.type == "ADDED":
+                made.append(event.object["metadata"]["name"])
+            if len(made) == 3:
+                break
+    assert made == ["shop-c", "shop-b", "shop-a"]
+    await bench.ready()
+
+
+async def test_what_cannot_be_composed_changes_nothing_and_says_why(bench: Bench) -> None:
+    await bench.declare({"a": "apples"})
+    await bench.ready()
+    bench.composer.broken = "out of stock"
+    await bench.declare({})
+    shop = await bench.until(lambda obj: said(obj).get("reason") == "NotComposed")
+    assert "out of stock" in said(shop)["message"]
+    assert await bench.goods() == {"shop-a": "apples"}
+    bench.composer.broken = ""
+    await bench.declare({"b": "bread"})
+    await bench.until_goods({"shop-b": "bread"})
+
+
+@pytest.mark.parametrize(
+    ("extra", "why"),
+    [
+        ({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x", "annotations": {AFTER: "Secret/k"}}}, "Secret/k"),
+        ({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "x"}}, "cannot own it"),
+        ({"apiVersion": "test.dev/v1", "kind": "Unicorn", "metadata": {"name": "x"}}, "Unicorn"),
+    ],
+)
+async def test_a_child_that_cannot_be_is_named(bench: Bench, extra: Object, why: str) -> None:
+    await bench.declare({"a": "apples"}, extra=[extra])
+    shop = await bench.until(lambda obj: said(obj).get("reason") == "NotComposed")
+    assert why in said(shop)["message"]
+    assert await bench.goods() == {}
+
+
+async def test_a_child_that_the_server_refuses_is_named_in_the_parent(bench: Bench) -> None:
+    bad = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}, "data": {"a b": "1"}}
+    await bench.declare({"a": "apples"}, extra=[bad])
+    shop = await bench.until(lambda obj: said(obj, "Degraded").get("status") == "True")
+    assert "ConfigMap/x" in said(shop)["message"]
+    assert shop["status"]["children"]["desired"] == 2
+
+
+async def test_what_exists_already_is_not_taken_over_unless_adoption_is_said(bench: Bench) -> None:
+    await bench.maps.create({"metadata": {"name": "shop-a"}, "data": {"goods": "gold"}}, field_manager="stranger")
+    await bench.declare({"a": "apples"})
+    shop = await bench.until(lambda obj: "not ours" in str(said(obj)))
+    assert (await bench.maps.get("shop-a"))["data"] == {"goods": "gold"}
+    await bench.declare({"b": "bread"})
+    await bench.ready()
+    assert (await bench.maps.get("shop-a"))["data"] == {"goods": "gold"}
+    assert "ownerReferences" not in (await bench.maps.get("shop-a"))["metadata"]
+    await bench.declare({"a": "apples"}, metadata={"annotations": {ADOPT: "true"}})
+    await bench.ready()
+    assert (await bench.maps.get("shop-a"))["data"] == {"goods": "apples"}
+    assert shop["metadata"]["uid"] in str((await bench.maps.get("shop-a"))["metadata"]["ownerReferences"])
+
+
+async def test_two_parents_with_the_same_child_do_not_fight(bench: Bench) -> None:
+    extra = [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "shared"}, "data": {"of": "one"}}]
+    await bench.declare({}, extra=extra)
+    await bench.ready()
+    await bench.declare({}, name="other", extra=extra)
+    shop = await bench.until(lambda obj: said(obj).get("reason") == "NotComposed", "other")
+    assert "is a child of default/shop already" in said(shop)["message"]
+
+
+async def test_a_restart_writes_nothing_and_knows_what_to_take_away(bench: Bench) -> None:
+    await bench.declare({"a": "apples", "b": "bread"}, waves={"b": 1})
+    await bench.ready()
+    await bench.engine.stop()
+    before = (await bench.shops.list()).resource_version
+    await bench.start()
+    await bench.whole_pass()
+    await bench.ready()
+    assert (await bench.shops.list()).resource_version == before
+    await bench.engine.stop()
+    await bench.declare({"a": "apples"})  # while nobody looks
+    await bench.start()
+    await bench.until_goods({"shop-a": "apples"})
+    await bench.ready()
+    await bench.whole_pass()  # that one change is over; else the next would count with it
+    await bench.declare({})
+    await bench.until_goods({})
+    await bench.until(lambda obj: obj["status"].get("childKinds") == [])
+    await bench.ready()
+
+
+async def test_what_goes_goes_in_reverse_and_more_than_a_few_want_a_word(bench: Bench) -> None:
+    await bench.declare({"a": "apples", "b": "bread"}, waves={"b": 1})
+    await bench.ready()
+    await bench.engine.stop()
+    await bench.declare({})
+    await bench.start()
+    await bench.until_goods({"shop-a": "apples"})
+    shop = await bench.until(lambda obj: "would be deleted" in str(said(obj)))
+    assert bench.engine.fleets["default/configmaps"].size == 1
+    assert shop["status"]["children"]["leaving"] == 1
+
+
+async def test_what_a_child_does_to_others_is_judged_as_a_whole(bench: Bench) -> None:
+    shelves = {f"s{n}": "full" for n in range(20)}
+    await bench.declare(shelves)
+    await bench.ready()
+    await bench.whole_pass()
+    await bench.declare({})  # a composer gone wrong
+    fleet = bench.engine.fleets["default/configmaps"]
+    assert fleet.size == 20
+    async with asyncio.timeout(WAIT_SECONDS):
+        while not fleet.halts:
+            await asyncio.sleep(0.005)
+    assert len(await bench.goods()) >= 19
+    shop = await bench.shops.get("shop")
+    assert said(shop).get("status") != "True"
+
+
+async def test_observe_only_makes_nothing(client: Client) -> None:
+    bench = Bench(client)
+    await bench.start(Mode.OBSERVE)
+    try:
+        await bench.declare({"a": "apples"})
+        shop = await bench.until(lambda obj: "held by" in str(said(obj)))
+        assert "ConfigMap/shop-a" in said(shop)["message"]
+        assert await bench.goods() == {}
+    finally:
+        await bench.engine.stop()
+
+
+async def test_the_journal_of_a_parent_names_the_kinds_before_a_child_is_made(client: Client) -> None:
+    bench = Bench(client)
+    await bench.start(Mode.OBSERVE)
+    try:
+        await bench.declare({"a": "apples"})
+        await bench.until(lambda obj: (obj.get("status") or {}).get("childKinds") == ["v1/ConfigMap"])
+    finally:
+        await bench.engine.stop()
+
+
+async def test_a_child_of_the_same_name_and_another_owner_is_left_when_the_parent_wants_none(bench: Bench) -> None:
+    await bench.declare({"a": "apples"})
+    await bench.ready()
+    await bench.engine.stop()
+    await bench.maps.delete("shop-a")
+    await bench.maps.create({"metadata": {"name": "shop-a"}, "data": {"goods": "gold"}}, field_manager="stranger")
+    await bench.declare({})
+    await bench.start()
+    await bench.ready()
+    assert (await bench.maps.get("shop-a"))["data"] == {"goods": "gold"}
+
+
+async def test_a_parent_that_is_made_again_has_new_children(bench: Bench) -> None:
+    await bench.declare({"a": "apples"})
+    await bench.ready()
+    uid = (await bench.maps.get("shop-a"))["metadata"]["uid"]
+    await bench.shops.delete("shop")
+    await bench.declare({"a": "apples"})
+    await bench.ready()
+    async with asyncio.timeout(WAIT_SECONDS):
+        while True:
+            try:
+                if (await bench.maps.get("shop-a"))["metadata"]["uid"] != uid:
+                    break
+            except ApiError as error:
+                if error.code != 404:
+                    raise
+            await asyncio.sleep(0.005)
