@@ -1,0 +1,237 @@
+"""A storm: people, other writers, the network, the world and kill -9 do what they can; then it calms down, and all must be well.
+
+Everything hangs on the seed: how many things there are, how strict the guards, who does what when, and what fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from homeostat.model.conditions import condition_is
+from homeostat.model.errors import ApiError
+from homeostat.sim.house import KIND, House
+from homeostat.sim.network import FINE, Weather
+from homeostat.sim.world import NONE, Thing, Trouble
+
+COLOURS = ("red", "green", "blue", "black")
+CALM_SECONDS = 3600.0
+"""All must be as declared so long after a storm: the longest hold of a guard and the longest backoff are over by then."""
+SETTLED_SECONDS = 70.0
+"""So long what was done may still be told: a pass, and the moment that reports wait."""
+QUIET_SECONDS = 200.0
+"""How long nothing at all may be written then: three passes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Storm:
+    """What a seed draws. `crashes` are counts of steps after which the engine dies, one life after the other."""
+
+    seconds: float
+    things: int
+    policy: dict[str, Any]
+    weather: Weather
+    trouble: Trouble
+    crashes: tuple[int, ...]
+    pause: float
+    """Seconds between what people and other writers do, on average."""
+
+
+def draw(seed: int) -> Storm:
+    """The storm of a seed."""
+    source = random.Random(f"storm {seed}")
+
+    def chance(most: float, part: float = 0.5) -> float:
+        """A chance up to `most`, which is there in a `part` of all storms: few faults at a time are found out more easily."""
+        return source.uniform(0, most) if source.random() < part else 0.0
+
+    limits: dict[str, Any] = {"cap": source.choice((1, 2, 3)), "canary": {"verifyWithin": "60s"}}
+    if source.random() < 0.6:
+        limits |= {"massDrift": {"limit": "100%"}, "deletion": {"confirmAbove": "100%"}, "flap": {"reversals": 50}}
+    weather = Weather(
+        late=chance(0.5),
+        lost=chance(0.15),
+        refused=chance(0.15),
+        broken=chance(0.2),
+        held=chance(0.1),
+        longest=source.choice((5.0, 20.0, 90.0)),
+        past=chance(0.8),
+    )
+    trouble = Trouble(slow=chance(0.5), fails=chance(0.3), lies=chance(0.3), hangs=chance(0.05, 0.2), blind=chance(0.2))
+    crashes = tuple(int(source.expovariate(1 / 400)) for _ in range(source.choice((0, 1, 1, 2, 4))))
+    return Storm(
+        seconds=source.uniform(30, 150),
+        things=source.choice((1, 3, 6, 12)),
+        policy={"fleet": {"kinds": [KIND]}, "mode": "Enforce", **limits},
+        weather=weather,
+        trouble=trouble,
+        crashes=crashes,
+        pause=source.choice((1.0, 3.0, 8.0)),
+    )
+
+
+class Weathering:
+    """A house that goes through a storm."""
+
+    def __init__(self, house: House, storm: Storm, source: random.Random) -> None:
+        self.house = house
+        self.storm = storm
+        self._random = source
+        self._crashes = list(storm.crashes)
+        self._strangers: dict[str, dict[str, Any]] = {}
+
+    async def rage(self) -> None:
+        """Until the storm is over. Then the engine lives, and nothing fails any more."""
+        house, storm = self.house, self.storm
+        house.world.cap = storm.policy["cap"]
+        await self._live()
+        await house.policies.create({"metadata": {"name": "things"}, "spec": storm.policy})
+        house.weather, house.world.trouble = storm.weather, storm.trouble
+        end = self._now() + storm.seconds
+        while self._now() < end:
+            await self._somebody()
+            await asyncio.sleep(self._random.expovariate(1 / storm.pause))
+        house.weather, house.world.trouble = FINE, NONE
+        self._crashes.clear()
+        house.network.release()
+        if house.engine_life is not None:
+            house.engine_life.spare()
+
+    async def _live(self) -> None:
+        """Starts the engine, and again whenever it dies."""
+        steps = self._crashes.pop(0) if self._crashes else None
+        loop = asyncio.get_running_loop()
+        down = self._random.uniform(0, 10)
+
+        def again() -> None:
+            loop.call_later(down, lambda: loop.create_task(self._live(), name="engine again"))
+
+        await self.house.start_engine(steps=steps, at_end=again)
+
+    # What happens in it
+
+    async def _somebody(self) -> None:
+        name = f"thing-{self._random.randrange(self.storm.things)}"
+        acts = (self._declare, self._undeclare, self._drift, self._drift_all, self._vanish, self._stranger)
+        await self._random.choices(acts, (6, 2, 2, 1, 1, 1))[0](name)
+
+    async def _declare(self, name: str) -> None:
+        fields = {"colour": self._random.choice(COLOURS), "size": self._random.randrange(3)}
+        found = await self._find(name)
+        if found is not None and found["metadata"].get("deletionTimestamp"):
+            return
+        await self.house.declare(name, fields)
+
+    async def _undeclare(self, name: str) -> None:
+        await self.house.undeclare(name)
+
+    async def _drift(self, name: str) -> None:
+        thing = self.house.world.one(name)
+        if thing is not None and thing.owner:
+            thing.fields = {**thing.fields, "colour": self._random.choice(COLOURS)}
+
+    async def _drift_all(self, _: str) -> None:
+        for name in list(self.house.world.things):
+            await self._drift(name)
+
+    async def _vanish(self, name: str) -> None:
+        thing = self.house.world.one(name)
+        if thing is not None and thing.owner:
+            del self.house.world.things[name]
+
+    async def _stranger(self, name: str) -> None:
+        if self.house.world.one(name) is None and await self._find(name) is None:
+            fields = {"colour": "gold", "size": 99}
+            self._strangers[name] = fields
+            self.house.world.things[name] = [Thing(name, "", "stranger", dict(fields))]
+
+    async def _find(self, name: str) -> dict[str, Any] | None:
+        try:
+            return await self.house.things.get(name)
+        except ApiError as error:
+            if error.reason != "NotFound":
+                raise
+            return None
+
+    # What must hold afterwards
+
+    async def calm(self) -> float | None:
+        """Waits until all is as declared; a person approves what the guards ask about. Gives how long it took, None: too long."""
+        start = self._now()
+        while self._now() < start + CALM_SECONDS:
+            await asyncio.sleep(10.0)
+            if not await self.left():
+                took = self._now() - start
+                await asyncio.sleep(SETTLED_SECONDS)
+                return took
+            for plan in self.house.plans():
+                await self.house.approve(plan)
+        return None
+
+    async def left(self) -> list[str]:
+        """What is not as it should be, in words."""
+        world = self.house.world
+        found = [f"{name} changed, and is not ours" for name, f in self._strangers.items() if not self._stands(name, f)]
+        if self.house.engine is None:
+            found.append("the engine is not running")
+        for name, history in world.declared.items():
+            _, uid, fields = history[-1]
+            obj, things = await self._find(name), world.things.get(name, [])
+            if fields is None:
+                if obj is not None and obj["metadata"]["uid"] == uid:
+                    found.append(f"{name} is deleted and still declared: {obj}")
+                if any(thing.owner == uid for thing in things):
+                    found.append(f"{name} is deleted and still there")
+            elif name in self._strangers:
+                if obj is not None and condition_is(obj, "Ready"):
+                    found.append(f"{name} is said to be ready, and is not ours")
+            elif len(things) != 1 or things[0].fields != fields:
+                found.append(f"{name} is {things}, declared as {fields}: {(obj or {}).get('status')}")
+            elif obj is None or not _ready(obj):
+                found.append(f"{name} is as declared and not ready: {obj}")
+        return found
+
+    def _stands(self, name: str, fields: dict[str, Any]) -> bool:
+        thing = self.house.world.one(name)
+        return thing is not None and not thing.owner and thing.fields == fields
+
+    async def quiet(self) -> list[str]:
+        """Looks on for some passes, in which nothing may be written and nothing done. What was, in words."""
+        house = self.house
+        calls, revision = len(house.world.calls), house.revision
+        await asyncio.sleep(QUIET_SECONDS)
+        found = [f"{c.op} {c.name} at {c.at:.3f}, and nothing was left to do" for c in house.world.calls[calls:]]
+        events, _ = await house.store.since("", revision)
+        found += [f"{e.key} was written, and nothing had changed: {_change(e.previous, e.value)}" for e in events[:3]]
+        return found
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+
+def _ready(obj: dict[str, Any]) -> bool:
+    generation = obj["metadata"]["generation"]
+    return condition_is(obj, "Ready") and (obj.get("status") or {}).get("observedGeneration") == generation
+
+
+def _change(before: bytes | None, after: bytes | None) -> str:
+    """What differs, as far as a line has room."""
+    old, new = (orjson.loads(one) if one else {} for one in (before, after))
+    parts = []
+    for part in sorted(old.keys() | new.keys()):
+        was, now = old.get(part), new.get(part)
+        if part == "metadata" or was == now:
+            continue
+        if isinstance(was, dict) and isinstance(now, dict):
+            parts += [
+                f"{part}.{k}: {was.get(k)} → {now.get(k)}"
+                for k in sorted(was.keys() | now.keys())
+                if was.get(k) != now.get(k)
+            ]
+        else:
+            parts.append(f"{part}: {was} → {now}")
+    return "; ".join(parts)
