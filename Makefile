@@ -13,8 +13,9 @@ help: ## Show what can be made
 	@test -x $(UV) || $(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(v < (3, 11) and \
 	  "$(PYTHON) is Python %d.%d, and 3.11 or later is needed: say which with PYTHON=..." % v[:2])'
 	@test -x $(UV) || { $(PYTHON) -m venv .venv && $(RUN)pip install --quiet --disable-pip-version-check uv; }
-	@VIRTUAL_ENV=$(CURDIR)/.venv $(UV) pip install --quiet --require-hashes -r requirements.lock
+	@VIRTUAL_ENV=$(CURDIR)/.venv $(UV) pip install --quiet --compile-bytecode --require-hashes -r requirements.lock
 	@VIRTUAL_ENV=$(CURDIR)/.venv $(UV) pip install --quiet --no-deps --editable .
+	@$(RUN)python -m compileall -q src
 	@touch $@
 
 lock: .venv/ready ## Choose the newest versions that fit, and pin them
@@ -38,6 +39,7 @@ check: .venv/ready ## Lint, types, import contracts
 bench: .venv/ready ## Measure; prints a table and writes JSON under benchmarks/results/
 	@$(RUN)python benchmarks/store.py
 	@$(RUN)python benchmarks/run.py
+	@$(RUN)python benchmarks/loop.py
 
 torture: .venv/ready ## Kill the store again and again under load (minutes)
 	@HOMEOSTAT_TORTURE=200 $(RUN)python -m pytest tests/store/test_torture.py -q --timeout=0
@@ -46,7 +48,8 @@ fuzz: .venv/ready ## Throw hostile requests at the API (minutes)
 	@HOMEOSTAT_FUZZ_REQUESTS=200000 $(RUN)python -m pytest tests/fuzz -q --timeout=3600
 
 SEEDS ?= 100000
-sim: .venv/ready ## Storms by seed: SEEDS of them (a night)
+sim: .venv/ready ## A death at every step of the reference stories, then storms by seed: SEEDS of them (a night)
+	@$(RUN)python -m homeostat.sim --stories --jobs 2
 	@$(RUN)python -m homeostat.sim --seeds 0:$(SEEDS) --jobs 2
 
 clean: ## Forget the environment and caches

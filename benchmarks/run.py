@@ -1,6 +1,6 @@
 """Measures the control plane as a client sees it, beside the figures of a real cluster's API server.
 
-    make bench                               # all of it: about two minutes
+    make bench                               # among others; this one takes about two minutes
     python benchmarks/run.py --objects 2000 --ops 500   # a quick look
 
 Starts `homeostat up` in a process of its own (TLS, durable commits), drives it with an aiohttp client from this one, and
@@ -12,23 +12,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
-import platform
 import shutil
-import signal
-import ssl
-import subprocess
-import sys
 import tempfile
 import time
 import zlib
-from collections.abc import Awaitable, Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import aiohttp
-import yaml
+from harness import Driver, Job, Json, Server, clean_up_when_terminated, percentile, print_table, warn_if_busy, write
 
 GROUP, VERSION, PLURAL, KIND = "bench.io", "v1", "widgets", "Widget"
 CRD = {
@@ -99,10 +90,6 @@ PEER = {
     "create CPU ms": 3.5,
     "get CPU ms": 1.2,
 }
-LESS_IS_BETTER = (" ms", " s", " MiB", "CPU ms")
-
-Json = dict[str, Any]
-Job = tuple[str, str, Json]
 
 
 def widget(name: str, size: int = 1024) -> Json:
@@ -123,67 +110,21 @@ def widget(name: str, size: int = 1024) -> Json:
     return obj
 
 
-def percentile(values: list[float], share: float) -> float:
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
-
-
-@dataclass
-class Server:
-    """A control plane in a process of its own."""
-
-    directory: Path
-    process: subprocess.Popen[str] = field(init=False)
-    ready_seconds: float = 0.0
-
-    def start(self) -> None:
-        started = time.perf_counter()
-        command = [sys.executable, "-m", "homeostat", "up", "--data", str(self.directory), "--listen", "127.0.0.1:0"]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert self.process.stdout
-        while "is ready at" not in self.process.stdout.readline():
-            if self.process.poll() is not None:
-                raise SystemExit("the control plane did not start")
-        self.ready_seconds = time.perf_counter() - started
-
-    def stop(self) -> float:
-        started = time.perf_counter()
-        self.process.send_signal(signal.SIGTERM)
-        self.process.wait(10)
-        return time.perf_counter() - started
-
-    def cpu(self) -> float:
-        """Seconds of processor time so far."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-    def memory(self) -> int:
-        """Resident MiB."""
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
-        return int(status.split("VmRSS:")[1].split()[0]) // 1024
-
-
-class Bench:
+class Bench(Driver):
     """The work, in order; figures go into `results`."""
 
     def __init__(self, server: Server, objects: int, ops: int) -> None:
-        self.server = server
+        super().__init__(server)
         self.objects = objects
         self.ops = ops
-        self.results: Json = {}
         self.names: list[str] = []
-        config = yaml.safe_load((server.directory / "admin.kubeconfig").read_text())
-        self.url = config["clusters"][0]["cluster"]["server"]
-        self.base = f"{self.url}/apis/{GROUP}/{VERSION}/namespaces/default/{PLURAL}"
-        self.tls = ssl.create_default_context(cafile=str(server.directory / "pki" / "ca.crt"))
-        self.session: aiohttp.ClientSession
+
+    @property
+    def base(self) -> str:
+        return f"{self.url}/apis/{GROUP}/{VERSION}/namespaces/default/{PLURAL}"
 
     async def run(self) -> Json:
-        token = _token(self.server.directory)
-        connector = aiohttp.TCPConnector(limit=0, ssl=self.tls)
-        headers = {"Authorization": f"Bearer {token}"}
-        timeout = aiohttp.ClientTimeout(total=None)
-        async with aiohttp.ClientSession(connector=connector, headers=headers, timeout=timeout) as self.session:
+        async with self.connected():
             await asyncio.sleep(1)
             self.results["ready s"] = round(self.server.ready_seconds, 3)
             self.results["memory idle MiB"] = self.server.memory()
@@ -193,36 +134,11 @@ class Bench:
                 await step()
         return self.results
 
-    async def call(self, method: str, url: str, **options: Any) -> tuple[float, bytes]:
-        started = time.perf_counter()
-        async with self.session.request(method, url, **options) as response:
-            body = await response.read()
-            if response.status >= 300:
-                raise SystemExit(f"{method} {url}: {response.status} {body[:300]!r}")
-        return time.perf_counter() - started, body
-
-    async def pool(self, width: int, jobs: Iterable[Job]) -> tuple[float, float, list[float]]:
-        """Runs jobs `width` at a time: operations per second, server CPU ms per operation, latencies."""
-        work: Iterator[Job] = iter(list(jobs))
-        latencies: list[float] = []
-
-        async def worker() -> None:
-            for method, url, options in work:
-                latencies.append((await self.call(method, url, **options))[0])
-
-        before, started = self.server.cpu(), time.perf_counter()
-        await asyncio.gather(*(worker() for _ in range(width)))
-        wall = time.perf_counter() - started
-        return len(latencies) / wall, (self.server.cpu() - before) / len(latencies) * 1000, latencies
-
     def creates(self, prefix: str, count: int) -> Iterator[Job]:
         for i in range(count):
             name = f"{prefix}-{i}"
             self.names.append(name)
             yield "POST", self.base, {"data": json.dumps(widget(name)), "headers": {"Content-Type": "application/json"}}
-
-    def note(self, name: str, value: float, digits: int = 0) -> None:
-        self.results[name] = round(value, digits) if digits else round(value)
 
     async def create(self) -> None:
         for width in (1, 16, 64):
@@ -341,49 +257,24 @@ class Bench:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _token(directory: Path) -> str:
-    command = [sys.executable, "-m", "homeostat", "token", "create", "--user", "bench", "--group", "system:masters"]
-    kubeconfig = ["--kubeconfig", str(directory / "admin.kubeconfig")]
-    return subprocess.run([*command, *kubeconfig], check=True, capture_output=True, text=True).stdout.strip()
-
-
-def machine() -> Json:
-    model = next((x.split(":")[1].strip() for x in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in x), "")
-    return {"cpu": model, "cores": os.cpu_count(), "python": platform.python_version(), "kernel": platform.release()}
-
-
-def print_table(results: Json) -> None:
-    print(f"{'':34}{'Homeostat':>12}{'kube-apiserver':>16}{'better':>9}")
-    for name, value in results.items():
-        peer = PEER.get(name)
-        if peer is None:
-            print(f"{name:34}{value:>12,}")
-            continue
-        times = peer / value if name.endswith(LESS_IS_BETTER) else value / peer
-        print(f"{name:34}{value:>12,}{peer:>16,}{times:>8.1f}×")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--objects", type=int, default=10_000, help="objects in the store for reads and lists")
     parser.add_argument("--ops", type=int, default=2000, help="operations per step")
     options = parser.parse_args()
+    warn_if_busy()
+    clean_up_when_terminated()
     directory = Path(tempfile.mkdtemp(prefix="homeostat-bench-"))
     server = Server(directory / "data")
     try:
         server.start()
-        bench = Bench(server, options.objects, options.ops)
-        work: Callable[[], Awaitable[Json]] = bench.run
-        results = asyncio.run(work())  # type: ignore[arg-type]
+        results = asyncio.run(Bench(server, options.objects, options.ops).run())
         results["stop s"] = round(server.stop(), 3)
     finally:
-        server.process.kill()
+        server.kill()
         shutil.rmtree(directory, ignore_errors=True)
-    print_table(results)
-    target = Path(__file__).parent / "results" / "api.json"
-    target.parent.mkdir(exist_ok=True)
-    target.write_text(json.dumps({"machine": machine(), "results": results, "peer": PEER}, indent=1) + "\n")
-    print(f"\nwritten to {target.relative_to(Path.cwd()) if target.is_relative_to(Path.cwd()) else target}")
+    print_table(results, {"kube-apiserver": PEER})
+    write("api.json", {"results": results, "peer": PEER})
 
 
 if __name__ == "__main__":

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from homeostat.api.cel import compile_expression
-from homeostat.api.cel.syntax import InvalidExpression
-from homeostat.api.cel.values import CelError
+from homeostat.model.cel.expression import NUMBER, compile_expression
+from homeostat.model.cel.syntax import InvalidExpression
+from homeostat.model.cel.values import CelError
 
 OBJECT: dict[str, Any] = {
     "metadata": {"name": "web", "labels": {"app": "web", "tier": "front"}},
@@ -143,3 +143,32 @@ def test_a_program_knows_what_it_has_to_give() -> None:
 def test_a_variable_that_was_not_given_is_named() -> None:
     with pytest.raises(CelError, match="object"):
         compile_expression("object.x == 1", {"object": "dyn"}).evaluate()
+
+
+def test_variables_may_be_given_by_name_alone() -> None:
+    assert compile_expression("a.x + b", ("a", "b")).evaluate(a={"x": 1}, b=2) == 3
+
+
+@pytest.mark.parametrize(("text", "value"), [("x.n", 2), ("x.r * 2.0", 1.0), ("size(x)", 3)])
+def test_a_number_is_a_number_whichever_it_is(text: str, value: float) -> None:
+    assert compile_expression(text, ["x"], NUMBER).evaluate(x={"n": 2, "r": 0.5, "s": "two"}) == value
+
+
+@pytest.mark.parametrize(("text", "result"), [("x.s", NUMBER), ("x.n", "bool"), ("x.b", NUMBER)])
+def test_what_gives_something_else_than_was_asked_for_is_an_error(text: str, result: str) -> None:
+    with pytest.raises(CelError, match=f"has to give {result}, and gave"):
+        compile_expression(text, ["x"], result).evaluate(x={"n": 2, "s": "two", "b": True})
+
+
+def test_a_number_cannot_be_a_text() -> None:
+    with pytest.raises(InvalidExpression, match="has to give number, but gives string"):
+        compile_expression("'two'", (), NUMBER)
+
+
+def test_a_mistake_is_told_in_a_line_with_its_place() -> None:
+    with pytest.raises(InvalidExpression) as refused:
+        compile_expression("nope > 1 &&\n size(1) > 2", ())
+    assert refused.value.brief == (
+        "line 1, column 1: undeclared reference to 'nope' (in container ''); "
+        "line 2, column 6: found no matching overload for 'size' applied to '(int)'"
+    )

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from homeostat.api.cel import compile_expression, compile_rules
-from homeostat.api.cel.syntax import InvalidExpression
-from homeostat.api.cel.values import CelError
+from homeostat.api.cel import compile_rules
+from homeostat.model.cel.expression import compile_expression
+from homeostat.model.cel.syntax import InvalidExpression
+from homeostat.model.cel.values import CelError
 from homeostat.model.schema import Schema
 
 SOON = 2.0
@@ -123,6 +124,16 @@ def test_a_schema_without_rules_loads_no_cel() -> None:
         "import sys; from homeostat.api.cel import check_rules, compile_rules; from homeostat.model.schema import Schema; "
         "s = Schema({'type': 'object'}); assert compile_rules(s) is None and check_rules(s, 'x') == []; "
         "print([m for m in sys.modules if 'cel_expr' in m or 're2' in m or m.endswith('cel.rules')])"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert shown.strip() == "[]"
+
+
+def test_a_loop_whose_policies_ask_nothing_loads_no_cel() -> None:
+    code = (
+        "import sys, homeostat.loop.engine, homeostat.guards.keeper; from homeostat.guards import parse_policy; "
+        "parse_policy({'spec': {'mode': 'Enforce'}}); "
+        "print([m for m in sys.modules if 'cel_expr' in m or m.startswith('homeostat.model.cel')])"
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert shown.strip() == "[]"

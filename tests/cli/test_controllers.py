@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import resource
@@ -11,6 +12,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from homeostat.cli.allow import load_own
 
 from .conftest import COMMAND, Up
 from .test_loop_commands import GUIDE
@@ -97,7 +100,7 @@ def test_a_process_of_its_own_keeps_what_a_provider_of_the_users_defines(
     tmp_path: Path,
 ) -> None:
     provider, place = lamps
-    up = start()
+    up = start("--no-loop")
     assert "none here: `homeostat controllers` runs it" in up.said
     process = controllers("--kubeconfig", up.kubeconfig, "--provider", provider, "--enforce", LAMPS=str(place))
     served(homeostat_command, up, "lamps.lamps.example.com")
@@ -113,6 +116,46 @@ def test_a_process_of_its_own_keeps_what_a_provider_of_the_users_defines(
     said, _ = process.communicate(timeout=10)
     assert process.returncode == 0
     assert "Traceback" not in said
+
+
+SHOPS = """
+from homeostat import Composer, Spec
+
+
+class ShopSpec(Spec):
+    till: str = "open"
+
+
+class Shop(Composer[ShopSpec], group="shops.example.com"):
+    def compose(self, spec, parent):
+        name = parent["metadata"]["name"]
+        yield {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"till": spec.till}}
+"""
+
+
+def test_up_keeps_what_a_composer_of_the_users_composes(
+    start: Start, homeostat_command: Command, tmp_path: Path
+) -> None:
+    composer = declare(tmp_path / "shops.py", SHOPS)
+    up = start("--provider", composer, "--enforce")
+    served(homeostat_command, up, "shops.shops.example.com")
+    manifest = declare(
+        tmp_path / "corner.yaml",
+        "apiVersion: shops.example.com/v1\nkind: Shop\nmetadata: {name: corner}\nspec: {till: closed}\n",
+    )
+    done = homeostat_command("apply", "--yes", "-f", manifest, KUBECONFIG=str(up.kubeconfig))
+    assert done.returncode == 0, done.stderr
+    done = homeostat_command("wait", "shop", "corner", KUBECONFIG=str(up.kubeconfig))
+    assert done.returncode == 0, done.stderr
+    child = homeostat_command("get", "configmap", "corner", "-o", "json", KUBECONFIG=str(up.kubeconfig))
+    assert child.returncode == 0, child.stderr
+    assert json.loads(child.stdout)["data"] == {"till": "closed"}
+
+
+def test_of_several_in_a_file_the_one_that_is_named_is_kept(tmp_path: Path) -> None:
+    file = declare(tmp_path / "mixed.py", SHOPS + "\n\nclass Kiosk(Composer[ShopSpec], group='shops.example.com'): ...\n")
+    assert [one.info.kind for one in load_own(str(file))] == ["Shop", "Kiosk"]
+    assert [one.info.kind for one in load_own(f"{file}:Kiosk")] == ["Kiosk"]
 
 
 def test_the_mode_that_a_person_chose_outlives_the_flag(start: Start, homeostat_command: Command) -> None:

@@ -23,6 +23,7 @@ from homeostat.cli.controllers import assemble
 from homeostat.guards import Mode
 from homeostat.guards.keeper import Keeper
 from homeostat.loop.engine import Engine
+from homeostat.model.errors import ApiError
 from homeostat.testing import TestPlane
 
 from .conftest import COMMAND
@@ -101,6 +102,16 @@ class House:
         result: Result = CliRunner().invoke(main, call, input=given, catch_exceptions=False)
         assert result.exit_code == code, result.output
         return result.output
+
+    def answer(self, answers: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+        """Runs it for a person at a terminal, who gives these answers, a letter each."""
+        terminal, other_end = pty.openpty()
+        call = [*COMMAND, *map(str, arguments), "--kubeconfig", str(self.plane.kubeconfig)]
+        os.write(terminal, "".join(f"{answer}\n" for answer in answers).encode())
+        done = subprocess.run(call, stdin=other_end, capture_output=True, text=True, timeout=30, check=False)
+        os.close(terminal)
+        os.close(other_end)
+        return done
 
     def data(self, *arguments: object) -> Any:
         return json.loads(self.run(*arguments, "-o", "json"))
@@ -197,12 +208,7 @@ def test_where_one_object_is_refused_nothing_is_written(house: House) -> None:
 
 @pytest.mark.parametrize(("answer", "code"), [("n", 3), ("y", 0)])
 def test_a_person_is_shown_the_plan_and_asked(house: House, answer: str, code: int) -> None:
-    terminal, other_end = pty.openpty()
-    call = [*COMMAND, "apply", "-f", str(house.declare("red", "hall")), "--kubeconfig", str(house.plane.kubeconfig)]
-    os.write(terminal, f"{answer}\n".encode())
-    done = subprocess.run(call, stdin=other_end, capture_output=True, text=True, timeout=30, check=False)
-    os.close(terminal)
-    os.close(other_end)
+    done = house.answer(answer, "apply", "-f", house.declare("red", "hall"))
     assert "Plan: 1 to add" in done.stdout
     assert done.returncode == code
     found = house.run("get", "lamps")
@@ -336,6 +342,65 @@ def test_a_halted_plan_is_shown_and_approved_by_its_name(house: House) -> None:
     said = house.run("approve", plan, "--yes", "--reason", "it is meant")
     assert f"Plan: 0 to add, {left} to change, 0 to destroy" in said
     house.until(lambda: all(house.colour(name) == "black" for name in names))
+
+
+def twelve(house: House) -> list[str]:
+    """Lamps that are there and red: more than ten, so that a change of all of them is halted."""
+    names = [f"lamp-{number}" for number in range(12)]
+    house.run("apply", "--yes", "-f", house.declare("red", *names))
+    for name in names:
+        house.run("wait", "lamp", name)
+    return names
+
+
+def test_a_change_set_that_is_approved_as_a_whole_goes_out_in_waves_without_a_second_approval(house: House) -> None:
+    names = twelve(house)
+    file = house.declare("black", *names)
+    assert house.data("plan", "-f", file)["guards"][0]["approvable"]
+    said = house.run("apply", "--yes", "--approve", "--reason", "it is meant", "-f", file)
+    assert "mass-drift halts it" in said
+    house.until(lambda: all(house.colour(name) == "black" for name in names))
+    (approval,) = house.data("get", "approvals")["items"]
+    assert approval["spec"]["reason"] == "it is meant"
+    assert approval["spec"]["changeSet"]["kinds"] == {"lamps.lamps.example.com": {"changes": 12, "deletions": 0}}
+    assert approval["spec"]["changeSet"]["name"] in said
+    house.until(lambda: house.data("get", "approvals")["items"][0].get("status", {}).get("used"))
+
+
+@pytest.mark.parametrize(("answers", "approvals"), [("yy", 1), ("yn", 0)])
+def test_a_person_is_asked_whether_all_of_it_is_meant(house: House, answers: str, approvals: int) -> None:
+    names = twelve(house)
+    done = house.answer(answers, "apply", "-f", house.declare("black", *names))
+    assert "The guards would stop it for its size" in done.stdout
+    assert done.returncode == 0, done.stderr
+    assert len(house.data("get", "approvals")["items"]) == approvals
+    assert house.lamp(names[0])["spec"]["colour"] == "black"
+
+
+def test_deletions_that_are_approved_as_a_whole_belong_to_the_change_set(house: House) -> None:
+    names = twelve(house)
+    file = house.declare("red", *names[:2])
+    said = house.run("apply", "--yes", "--approve", "-f", file, "--prune", "house=ours")
+    assert "Plan: 0 to add, 0 to change, 10 to destroy" in said
+    house.until(lambda: not any(house.colour(name) for name in names[2:]))
+    assert all(house.colour(name) == "red" for name in names[:2])
+
+
+def test_who_may_not_approve_is_told_and_nothing_is_written(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refused(*_: Any) -> str:
+        raise ApiError(403, "Forbidden", "approvals.homeostat.dev is forbidden")
+
+    names = twelve(house)
+    monkeypatch.setattr("homeostat.cli.approve.approve_change_set", refused)
+    said = house.run("apply", "--yes", "--approve", "-f", house.declare("black", *names), code=1)
+    assert "it could not be approved, so nothing was done: approvals.homeostat.dev is forbidden" in said
+    assert house.lamp(names[0])["spec"]["colour"] == "red"
+
+
+def test_what_needs_no_approval_is_approved_by_none(house: House) -> None:
+    house.run("apply", "--yes", "--approve", "-f", house.declare("red", "hall"))
+    house.run("wait", "lamp", "hall")
+    assert house.data("get", "approvals")["items"] == []
 
 
 def test_nothing_more_is_written_once_all_is_as_declared(house: House) -> None:

@@ -173,10 +173,10 @@ def test_a_return_that_fails_is_not_returned_in_its_turn():
 
 
 def test_a_change_set_that_is_still_coming_in_waits_to_be_judged_as_a_whole():
-    fleet = a_fleet(100, gathering=frozenset(("push-1",)))
+    fleet = a_fleet(100, gathering={"push-1": NOW + 1})
     changes(fleet, range(3))
     assert step(WIDE, fleet) == []
-    fleet.gathering = frozenset()
+    fleet.gathering = {}
     assert step(WIDE, fleet) == [ref(0)]
 
 
@@ -201,3 +201,52 @@ def test_steps_and_patience_can_be_chosen():
     changes(fleet, range(10), "push-2")
     step(policy, fleet)
     assert decide(policy, fleet, NOW + 11).halts
+
+
+def a_sick_one(policy=WIDE, change_set="push-1"):
+    """What a loop finds after a restart: one is as declared and does not work, the rest of its change set is open."""
+    fleet = a_fleet(100, unhealthy={ref(0): change_set})
+    changes(fleet, range(1, 5))
+    return fleet
+
+
+def test_what_a_change_set_made_is_asked_again_by_who_never_heard_the_verdict():
+    fleet = a_sick_one()
+    assert step(WIDE, fleet) == []
+    assert fleet.halts["canary/push-1/health"].reason == f"{ref(0)} of change set push-1 is as declared and not healthy"
+
+
+def test_it_goes_on_by_itself_when_that_recovers():
+    fleet = a_sick_one()
+    step(WIDE, fleet)
+    fleet.unhealthy.clear()
+    assert step(WIDE, fleet) == [ref(1)]
+    assert fleet.halts == {}
+
+
+def test_or_by_an_approval_of_what_is_left_of_it():
+    fleet = a_sick_one()
+    step(WIDE, fleet)
+    fleet.approvals = frozenset((fleet.halts["canary/push-1/health"].plan,))
+    assert waves(WIDE, fleet) == [1, 1, 2]
+
+
+def test_what_another_change_set_made_ill_is_none_of_its_business():
+    assert step(WIDE, a_sick_one(change_set="push-0")) == [ref(1)]
+    assert step(WIDE, a_sick_one(change_set="")) == [ref(1)]
+
+
+def test_repairs_and_creations_do_not_wait_for_the_sick():
+    fleet = a_sick_one()
+    repair = drift(fleet, [20])
+    creation = drift(fleet, [21], Op.CREATE, Cause.INTENT, change_set="push-1")
+    assert step(WIDE, fleet) == [repair[0].ref, creation[0].ref]
+
+
+def test_who_waits_for_a_verdict_is_decided_on_again_when_it_is_late():
+    fleet = a_fleet(100)
+    changes(fleet, range(5))
+    step(WIDE, fleet)
+    until = decide(WIDE, fleet, NOW + 1).held[ref(1)].until
+    assert until > NOW + LATE
+    assert "canary/push-1" in decide(WIDE, fleet, until).halts

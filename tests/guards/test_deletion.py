@@ -1,3 +1,5 @@
+from datetime import timedelta
+
 import pytest
 
 from homeostat.guards import GuardPolicy, Mode, decide
@@ -59,3 +61,29 @@ def test_where_to_ask_can_be_chosen():
     drift(fleet, range(2), Op.DELETE)
     assert decide(GuardPolicy(mode=Mode.ENFORCE, deletion=Deletion(confirm_above=1)), fleet, NOW).allowed == []
     assert decide(GuardPolicy(mode=Mode.ENFORCE, deletion=Deletion(confirm_above="5%")), fleet, NOW).allowed
+
+
+KEEPING = GuardPolicy(mode=Mode.ENFORCE, deletion=Deletion(grace=timedelta(hours=1)))
+
+
+def test_what_is_deleted_is_kept_for_its_grace_and_no_longer():
+    fleet = a_fleet(20)
+    drift(fleet, [1], Op.DELETE, since=NOW)
+    hold = decide(KEEPING, fleet, NOW + 3599).held[ref(1)]
+    assert (hold.guard, hold.until) == ("deletion", NOW + 3600)
+    assert "it is kept until 2027-01-15T09:00:00Z" in hold.reason
+    assert len(decide(KEEPING, fleet, NOW + 3600).allowed) == 1
+
+
+def test_a_grace_is_for_deletions_only():
+    fleet = a_fleet(20)
+    change = drift(fleet, [1], since=NOW)
+    assert decide(KEEPING, fleet, NOW).allowed == change
+
+
+def test_no_approval_cuts_a_grace_short():
+    fleet = a_fleet(20)
+    drift(fleet, range(3), Op.DELETE, since=NOW)
+    fleet.approvals = frozenset((decide(KEEPING, fleet, NOW).held[ref(0)].plan,))
+    assert step(KEEPING, fleet) == []
+    assert step(KEEPING, fleet, NOW + 3600) != []

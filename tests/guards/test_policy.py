@@ -42,9 +42,11 @@ def test_every_field_has_a_default_and_it_is_the_careful_one():
         "backoff": {"first": "1s", "factor": 2.0, "most": "5m0s"},
         "flap": {"reversals": 3, "within": "10m0s"},
         "invariants": [],
+        "health": [],
         "windows": [],
-        "deletion": {},
+        "deletion": {"grace": "0s"},
         "domains": 1,
+        "alerts": [],
     }
 
 
@@ -120,15 +122,14 @@ def test_the_status_shows_sizes_waves_and_halts_and_fits_its_schema():
     step(ENFORCE, fleet)
     drift(fleet, range(2, 7))
     verdict = decide(ENFORCE, fleet, NOW)
-    found = status({"metadata": {"generation": 4}}, ENFORCE, fleet, verdict, NOW)
+    found = status({"metadata": {"generation": 4}}, ENFORCE, [(fleet, verdict)], NOW)
     assert (found["fleetSize"], found["drifted"], found["actedInWave"], found["halted"]) == (10, 6, 1, "mass-drift")
     assert found["halts"][0]["plan"] == verdict.halts["mass-drift/update"].plan
-    assert found["waves"] == [
-        {"changeSet": "", "number": 1, "members": 1, "verified": 0, "failed": 0, "started": "2027-01-15T08:00:00Z"}
-    ]
+    wave = {"changeSet": "", "number": 1, "members": 1, "verified": 0, "failed": 0, "started": "2027-01-15T08:00:00Z"}
+    assert found["waves"] == [{**wave, "fleet": "shop"}]
     conditions = {c["type"]: (c["status"], c["reason"]) for c in found["conditions"]}
     assert conditions == {"Halted": ("True", "GuardsHalt"), "Ready": ("False", "Halted")}
-    again = status({"metadata": {"generation": 4}, "status": found}, ENFORCE, fleet, verdict, NOW + 60)
+    again = status({"metadata": {"generation": 4}, "status": found}, ENFORCE, [(fleet, verdict)], NOW + 60)
     assert again == found, "nothing changed, so nothing is to be written"
     schema = definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]
     assert found.keys() <= schema.keys()
@@ -137,5 +138,18 @@ def test_the_status_shows_sizes_waves_and_halts_and_fits_its_schema():
 def test_the_status_of_a_quiet_fleet_says_whether_it_is_enforced():
     fleet = a_fleet(3)
     for policy, reason in ((ENFORCE, "Enforcing"), (GuardPolicy(), "Observing")):
-        found = status({}, policy, fleet, decide(policy, fleet, NOW), NOW)
+        found = status({}, policy, [(fleet, decide(policy, fleet, NOW))], NOW)
         assert [c["reason"] for c in found["conditions"]] == ["NothingToHalt", reason]
+
+
+def test_a_policy_that_guards_several_fleets_shows_their_sum_and_whose_each_halt_is():
+    calm, halted = a_fleet(12), a_fleet(10)
+    calm.name, halted.name = "shop", "shop+night"
+    drift(calm, [1])
+    drift(halted, range(6))
+    judged = [(fleet, decide(ENFORCE, fleet, NOW)) for fleet in (calm, halted)]
+    found = status({}, ENFORCE, judged, NOW)
+    assert (found["fleetSize"], found["drifted"], found["halted"]) == (22, 7, "mass-drift")
+    assert [halt["fleet"] for halt in found["halts"]] == ["shop+night"]
+    message = next(c["message"] for c in found["conditions"] if c["type"] == "Halted")
+    assert message.startswith("shop+night: 6 of 10 would be changed")

@@ -14,9 +14,14 @@ from homeostat.api.server import Listen, Server
 from homeostat.client import Client
 from homeostat.guards import Mode
 from homeostat.guards.gate import PolicyGate
+from homeostat.guards.keeper import Keeper
 from homeostat.loop.compose import AFTER, WAVE, Composer
-from homeostat.loop.controller import ADOPT
+from homeostat.loop.composed import CHILD_KINDS
+from homeostat.loop.declarations import ADOPT
+from homeostat.loop.diff import Diff
 from homeostat.loop.engine import Engine
+from homeostat.loop.observation import ABSENT, Absent
+from homeostat.loop.provider import Provider, current
 from homeostat.model.errors import ApiError
 from homeostat.model.kinds import Spec
 
@@ -91,10 +96,10 @@ class Bench:
             raise AssertionError(f"there are {await self.goods()}") from None
 
     async def whole_pass(self) -> None:
-        while self.engine._unlooked:
+        while self.engine.passes.under_way:
             await asyncio.sleep(0.002)
-        self.engine._begin_pass()
-        while self.engine._unlooked:
+        self.engine.passes.begin()
+        while self.engine.passes.under_way:
             await asyncio.sleep(0.002)
 
 
@@ -128,7 +133,7 @@ async def test_children_are_made_owned_and_counted(bench: Bench) -> None:
     shop = await bench.ready()
     assert await bench.goods() == {"shop-a": "apples", "shop-b": "bread"}
     assert shop["status"]["children"] == {"desired": 2, "ready": 2, "waiting": 0, "leaving": 0}
-    assert shop["status"]["childKinds"] == ["v1/ConfigMap"]
+    assert shop["status"]["verified"]
     made = await bench.maps.get("shop-a")
     assert made["metadata"]["ownerReferences"][0]["uid"] == shop["metadata"]["uid"]
     assert [e["manager"] for e in made["metadata"]["managedFields"]] == ["homeostat/shops.shops.test.dev"]
@@ -293,7 +298,6 @@ async def test_a_restart_writes_nothing_and_knows_what_to_take_away(bench: Bench
     await bench.whole_pass()  # that one change is over; else the next would count with it
     await bench.declare({})
     await bench.until_goods({})
-    await bench.until(lambda obj: obj["status"].get("childKinds") == [])
     await bench.ready()
 
 
@@ -337,12 +341,14 @@ async def test_observe_only_makes_nothing(client: Client) -> None:
         await bench.engine.stop()
 
 
-async def test_the_journal_of_a_parent_names_the_kinds_before_a_child_is_made(client: Client) -> None:
+async def test_the_kinds_of_children_are_written_down_before_one_is_made(client: Client) -> None:
     bench = Bench(client)
     await bench.start(Mode.OBSERVE)
     try:
         await bench.declare({"a": "apples"})
-        await bench.until(lambda obj: (obj.get("status") or {}).get("childKinds") == ["v1/ConfigMap"])
+        await bench.until(lambda obj: "held by mode" in str(obj.get("status")))
+        crd = await client.kind("apiextensions.k8s.io/v1", "CustomResourceDefinition").get("shops.shops.test.dev")
+        assert crd["metadata"]["annotations"][CHILD_KINDS] == "v1/ConfigMap"
     finally:
         await bench.engine.stop()
 
@@ -375,3 +381,72 @@ async def test_a_parent_that_is_made_again_has_new_children(bench: Bench) -> Non
                 if error.code != 404:
                     raise
             await asyncio.sleep(0.005)
+
+
+class LampSpec(Spec):
+    """A lamp of a house."""
+
+    colour: str
+
+
+class LampState(Spec):
+    """The same, as it is."""
+
+    colour: str
+
+
+class Lamp(Provider[LampSpec, LampState], group="lamps.test.dev"):
+    """A lamp in memory: a kind that the loop keeps itself."""
+
+    def __init__(self) -> None:
+        self.world: dict[str, str] = {}
+
+    async def observe(self, spec: LampSpec) -> LampState | Absent:
+        name = current().ref.name
+        return LampState(colour=self.world[name]) if name in self.world else ABSENT
+
+    async def apply(self, spec: LampSpec, diff: Diff) -> None:
+        self.world[current().ref.name] = spec.colour
+
+    async def delete(self, spec: LampSpec) -> None:
+        self.world.pop(current().ref.name, None)
+
+
+async def test_children_that_the_loop_keeps_itself_get_through_and_wait_for_nobody(client: Client) -> None:
+    bench, lamps = Bench(client), Lamp()
+    bench.engine = Engine(client, [lamps], PolicyGate(mode=Mode.ENFORCE), settle=0.005, composers=[bench.composer])
+    await bench.engine.start()
+
+    async def house(colour: str) -> None:
+        lamp = {"apiVersion": "lamps.test.dev/v1", "kind": "Lamp", "spec": {"colour": colour}}
+        extra = [{**lamp, "metadata": {"name": f"lamp-{n}"}} for n in range(5)]
+        await bench.declare({}, extra=extra)
+        await bench.ready()
+        assert lamps.world == {f"lamp-{n}": colour for n in range(5)}
+
+    try:
+        await house("red")
+        await house("blue")  # the cap of both fleets is one at a time
+    finally:
+        await bench.engine.stop()
+
+
+async def test_the_default_policy_of_a_kind_of_children_can_be_seen(client: Client) -> None:
+    bench = Bench(client)
+    gate = PolicyGate(mode=Mode.ENFORCE)
+    keeper = Keeper(client, gate)
+    await keeper.start()
+    bench.engine = Engine(client, [], gate, settle=0.005, composers=[bench.composer])
+    keeper.attach(bench.engine)
+    await bench.engine.start()
+    try:
+        await bench.declare({"a": "apples"})
+        await bench.ready()
+        policies = client.kind("homeostat.dev/v1alpha1", "GuardPolicy")
+        async with asyncio.timeout(WAIT_SECONDS):
+            while not [one for one in await policies.list() if (one.get("status") or {}).get("fleetSize")]:
+                await asyncio.sleep(0.02)
+        assert [one["metadata"]["name"] for one in await policies.list()] == ["configmaps"]
+    finally:
+        await bench.engine.stop()
+        await keeper.stop()

@@ -13,16 +13,17 @@ import pytest
 from homeostat.api.local import local_client
 from homeostat.api.server import Listen, Server
 from homeostat.client import Client, Resource
-from homeostat.guards import Mode
+from homeostat.guards import GuardPolicy, Mode
 from homeostat.guards.gate import PolicyGate
 from homeostat.guards.keeper import Keeper
-from homeostat.loop.controller import ADOPT, FINALIZER
+from homeostat.loop.declarations import ADOPT
 from homeostat.loop.diff import Diff
 from homeostat.loop.engine import Engine
 from homeostat.loop.fleet import plan_hash
 from homeostat.loop.observation import ABSENT, Absent
 from homeostat.loop.provider import Provider, current
-from homeostat.model.kinds import Spec
+from homeostat.model.kinds import Spec, decode
+from homeostat.model.protocol import FINALIZER
 
 FLEET = "default/lamps.lamps.test.dev"
 
@@ -93,7 +94,7 @@ class Bench:
             await self.declare(name, "red")
         for name in names:
             await self.ready(name)
-        while self.engine._unlooked or not self.engine.fleets[FLEET].passes_done:
+        while self.engine.passes.under_way or not self.engine.fleets[FLEET].passes_done:
             self.look_again()
             await asyncio.sleep(0.02)
         return names
@@ -116,7 +117,7 @@ class Bench:
                 await asyncio.sleep(0.005)
 
     def look_again(self) -> None:
-        self.engine._begin_pass()
+        self.engine.passes.begin()
 
 
 def condition(obj: dict[str, Any], kind: str) -> str:
@@ -197,7 +198,7 @@ async def test_nothing_more_is_written_once_all_is_as_declared(bench: Bench) -> 
     calls = list(bench.provider.calls)
     for _ in range(3):
         bench.look_again()
-        while bench.engine._unlooked:
+        while bench.engine.passes.under_way:
             await asyncio.sleep(0.005)
     assert [lamp["metadata"]["resourceVersion"] for lamp in await bench.lamps.list()] == before
     assert bench.provider.calls == calls
@@ -266,7 +267,7 @@ async def test_a_restart_knows_what_was_done_and_does_nothing_twice(tmp_path: Pa
         await bench.engine.stop()
         before = (await bench.lamps.get("hall"))["metadata"]["resourceVersion"]
         await bench.start_engine().start()
-        while bench.engine._unlooked:
+        while bench.engine.passes.under_way:
             await asyncio.sleep(0.005)
         assert bench.provider.calls == ["apply hall"]
         assert (await bench.lamps.get("hall"))["metadata"]["resourceVersion"] == before
@@ -335,3 +336,54 @@ async def test_a_freeze_stops_acting_and_not_looking_and_says_so(bench: Bench) -
     await policies.patch("lamps", {"spec": {"freezes": []}})
     await bench.until("hall", lambda lamp: bench.provider.world["hall"]["colour"] == "red")
     await keeper.stop()
+
+
+async def test_a_target_that_fails_again_and_again_is_left_alone_for_a_while(bench: Bench) -> None:
+    bench.provider.broken["apply"] = "no power"
+    bench.gate.built_in["lamps.lamps.test.dev"] = decode(
+        GuardPolicy, {"mode": "Enforce", "breaker": {"failures": 2, "openFor": "1h"}, "backoff": {"first": "1ms", "most": "1ms"}}
+    )
+    await bench.declare("hall", "red")
+    lamp = await bench.until("hall", lambda lamp: "held by breaker" in str(lamp.get("status")))
+    assert "after 2 failures in a row" in str(lamp["status"])
+    assert bench.provider.calls == ["apply hall", "apply hall"]
+
+
+async def test_a_creation_does_not_wait_for_others_and_a_change_of_intent_does(tmp_path: Path) -> None:
+    async with running(tmp_path) as bench:
+        bench.engine._settle = 3600.0
+        await bench.declare("hall", "red")
+        await bench.ready("hall")
+        await bench.declare("hall", "blue")
+        await bench.until("hall", lambda lamp: (lamp["status"].get("drift") or {}).get("op") == "update")
+        assert bench.provider.world["hall"]["colour"] == "red"
+
+
+async def test_when_it_was_looked_at_is_told_and_no_reason_to_write(bench: Bench) -> None:
+    await bench.declare("hall", "red")
+    lamp = await bench.ready("hall")
+    assert lamp["status"]["observedAt"].endswith("Z")
+    await asyncio.sleep(1.1)  # a later second
+    while bench.engine.passes.under_way:
+        await asyncio.sleep(0.005)
+    bench.look_again()
+    while bench.engine.passes.under_way:
+        await asyncio.sleep(0.005)
+    assert (await bench.lamps.get("hall"))["metadata"]["resourceVersion"] == lamp["metadata"]["resourceVersion"]
+
+
+async def test_a_policy_that_cannot_be_read_says_so_and_only_observes(bench: Bench) -> None:
+    keeper = Keeper(bench.client, bench.gate)
+    await keeper.start()
+    keeper.attach(bench.engine)
+    try:
+        policies = bench.client.kind("homeostat.dev/v1alpha1", "GuardPolicy")
+        wrong = {"fleet": {"kinds": ["lamps.lamps.test.dev"]}, "mode": "Enforce", "invariants": [{"name": "x", "expression": "size("}]}
+        await policies.create({"metadata": {"name": "mine"}, "spec": wrong})
+        async with asyncio.timeout(10):
+            while "Unreadable" not in str((await policies.get("mine")).get("status")):
+                await asyncio.sleep(0.01)
+        await bench.declare("hall", "red")
+        await bench.until("hall", lambda lamp: "held by mode" in str(lamp.get("status")))
+    finally:
+        await keeper.stop()

@@ -67,6 +67,15 @@ def test_a_selector_finds_its_series(query: str, value: float) -> None:
 
 
 @pytest.mark.parametrize(
+    ("query", "at"), [("queue_length", 1395066363.0), ("openmetrics_total", 1520879607.789), ("plain", 1.6e9)]
+)
+def test_a_reading_is_as_old_as_its_oldest_sample(query: str, at: float) -> None:
+    found = Query.parse(query).evaluate(PAGE, 1.6e9)
+    assert isinstance(found, Reading)
+    assert found.at == at
+
+
+@pytest.mark.parametrize(
     ("combine", "value"),
     [(Combine.SUM, 7.5), (Combine.AVERAGE, 3.75), (Combine.MAX, 4.5), (Combine.MIN, 3), (Combine.COUNT, 2)],
 )

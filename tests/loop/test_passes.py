@@ -1,14 +1,12 @@
-"""Full passes: everything is looked at once a period, evenly, and never by two passes at once."""
+"""When full passes are due: once a period, and never two at once."""
 
 from __future__ import annotations
 
 import random
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from homeostat.loop.passes import Batch, KindOfPass, PassPolicy, first_pass, next_pass, plan_pass
+from homeostat.loop.passes import PassPolicy, first_pass, next_pass
 
 
 def test_the_first_pass_after_a_start_comes_anywhere_in_the_first_period() -> None:
@@ -29,37 +27,7 @@ def test_a_pass_that_takes_too_long_is_followed_at_once() -> None:
     assert next_pass(PassPolicy(), 100.0, 500.0, random.Random(1)) == 500
 
 
-def test_nothing_is_asked_about_nothing() -> None:
-    assert list(plan_pass(PassPolicy(), [KindOfPass("File", [], together=True)], 0)) == []
-
-
-def test_kinds_are_spread_evenly_beside_each_other() -> None:
-    policy = PassPolicy(every=60, spread=0.5, batch=2)
-    kinds = [KindOfPass("A", list("abcdef"), together=True), KindOfPass("B", ["x"])]
-    assert list(plan_pass(policy, kinds, 100.0)) == [
-        Batch(100.0, "A", ["a", "b"], True),
-        Batch(100.0, "B", ["x"], False),
-        Batch(110.0, "A", ["c", "d"], True),
-        Batch(120.0, "A", ["e", "f"], True),
-    ]
-
-
-@given(
-    st.lists(st.integers(0, 40), max_size=4),
-    st.integers(1, 9),
-    st.floats(0, 0.8),
-)
-def test_every_key_goes_in_exactly_one_batch_before_the_next_pass(sizes: list[int], batch: int, spread: float) -> None:
-    policy = PassPolicy(batch=batch, spread=spread)
-    kinds = [KindOfPass(f"K{kind}", [(kind, n) for n in range(size)]) for kind, size in enumerate(sizes)]
-    plan = list(plan_pass(policy, kinds, 1000.0))
-    assert sorted(key for one in plan for key in one.keys) == [key for kind in kinds for key in kind.keys]
-    assert all(1 <= len(one.keys) <= batch for one in plan)
-    assert [one.due for one in plan] == sorted(one.due for one in plan)
-    assert all(1000 <= one.due < 1000 + 54 for one in plan)
-
-
-@pytest.mark.parametrize("bad", [{"every": 0}, {"jitter": 1}, {"spread": 0.95}, {"batch": 0}])
+@pytest.mark.parametrize("bad", [{"every": 0}, {"jitter": 1}])
 def test_settings_that_make_no_sense_are_refused(bad: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match="a pass needs"):
+    with pytest.raises(ValueError, match="passes need"):
         PassPolicy(**bad)  # type: ignore[arg-type]

@@ -30,12 +30,13 @@ class Bench:
         info = self.provider.info
         self.kind: Resource[dict[str, Any]] = client.kind(info.api_version, info.kind, namespace="default")
         self.engine: Engine
+        self.gate: PolicyGate
 
     async def start(self) -> None:
         """Starts the loop, with a provider that remembers nothing."""
         self.provider = self._make()
-        gate = PolicyGate(mode=Mode.ENFORCE)
-        self.engine = Engine(self.client, [self.provider], gate, settle=0.005, workers=4)
+        self.gate = PolicyGate(mode=Mode.ENFORCE)
+        self.engine = Engine(self.client, [self.provider], self.gate, settle=0.005, workers=4)
         await self.engine.start()
 
     async def stop(self) -> None:
@@ -80,14 +81,14 @@ class Bench:
                 await asyncio.sleep(0.005)
 
     def look_again(self) -> None:
-        self.engine._begin_pass()
+        self.engine.passes.begin()
 
     async def whole_pass(self) -> None:
         """Looks at everything once."""
-        while self.engine._unlooked:
+        while self.engine.passes.under_way:
             await asyncio.sleep(0.002)
         self.look_again()
-        while self.engine._unlooked:
+        while self.engine.passes.under_way:
             await asyncio.sleep(0.002)
 
 

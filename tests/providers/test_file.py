@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from tests.providers.bench import WAIT_SECONDS, Bench, ready, running
 
-from homeostat.loop.controller import ADOPT
+from homeostat.loop.declarations import ADOPT
 from homeostat.model.errors import ApiError
 from homeostat.providers.file import File
 

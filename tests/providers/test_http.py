@@ -13,7 +13,7 @@ from aiohttp import web
 from tests.providers.bench import WAIT_SECONDS, Bench, condition, running
 from tests.providers.shelf import Shelf, shelf
 
-from homeostat.loop.controller import ADOPT
+from homeostat.loop.declarations import ADOPT
 from homeostat.model.errors import ApiError
 from homeostat.providers.addresses import Forbidden, Hosts
 from homeostat.providers.http import HttpResource

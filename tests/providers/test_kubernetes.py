@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.providers.bench import WAIT_SECONDS, Bench, running
+from tests.providers.bench import WAIT_SECONDS, Bench, ready, running
 
 from homeostat.client import Client
-from homeostat.loop.controller import ADOPT
+from homeostat.guards import GuardPolicy, Mode
+from homeostat.guards.policy import Health, Selection
+from homeostat.loop.declarations import ADOPT
 from homeostat.loop.live import LiveObject
 from homeostat.model.errors import ApiError
 from homeostat.providers.kubernetes import KubernetesObject
@@ -230,7 +232,7 @@ async def test_two_that_declare_the_same_object_conflict_instead_of_fighting(ben
     await bench.declare("one", {"object": config({"colour": "red"})})
     await bench.ready("one")
     await bench.declare("two", {"object": config({"colour": "blue"})}, {ADOPT: "true"})
-    assert "homeostat/default/one" in await bench.reason("two", "Held")
+    await bench.until("two", lambda obj: "homeostat/default/one" in ready(obj).get("message", ""))
     assert await maps.data() == {"colour": "red"}
 
 
@@ -418,3 +420,11 @@ def test_what_applying_would_not_change_is_as_declared(declared: Any, would: Any
     assert settle(declared, would, live) == told
 
 
+async def test_a_policy_can_ask_for_the_health_of_the_whole_live_object(bench: Bench, maps: Maps) -> None:
+    lit = Health(name="lit", expression="state.object.data.?lit.orValue('') == 'yes'", message="it is dark")
+    fleet = Selection(kinds=(bench.provider.info.name,))
+    bench.gate.policies["lamps"] = GuardPolicy(fleet=fleet, mode=Mode.ENFORCE, health=(lit,))
+    await bench.declare("lamp", {"object": config({"colour": "red"})})
+    assert await bench.reason("lamp", "Unhealthy") == "lit: it is dark"
+    await maps.edit({"lit": "yes"})  # which nobody declared
+    await bench.ready("lamp")

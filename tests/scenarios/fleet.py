@@ -6,20 +6,25 @@ The same incident can be lived through with our guards, and with a loop that obe
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from homeostat.loop.controller import ADOPT
 from homeostat.loop.engine import Gate
+from homeostat.loop.fleet import Drift, Hold, Op, Verdict
 from homeostat.loop.fleet import Fleet as Ledger
-from homeostat.loop.fleet import Hold, Op, Verdict
 from homeostat.loop.queue import Backoff
+from homeostat.model.protocol import CHANGE_SET
 from homeostat.sim import House, simulate
 from homeostat.sim.house import KIND
 
 SIZE = 20
 PASS = 70.0
 """Seconds in which every thing is looked at."""
+AT_ONCE = 3.0
+"""Seconds in which a change is through that nothing but its own waves has kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +43,13 @@ class Figures:
         return f"damage {self.damage} of {self.of}, told after {told}, came back: {self.came_back}"
 
 
+class Lockstep(Backoff):
+    """How a naive loop waits: all that failed together comes back together."""
+
+    def delay(self, failures: int, source: random.Random) -> float:
+        return self.ceiling(failures)
+
+
 class Obey:
     """The gate of a naive loop: it is open, but for the wait after a failure."""
 
@@ -49,33 +61,41 @@ class Obey:
         verdict.sift(lambda d: Hold("backoff", "it failed, and waits", d.retry_at) if d.retry_at > now else None)
         return verdict
 
+    def taken(self, fleet: Ledger, verdict: Verdict) -> None:
+        pass
+
+    def equip(self, fleet: Ledger) -> None:
+        pass
+
+    def admits(self, fleet: Ledger, drift: Drift, now: float) -> bool:
+        return drift.retry_at <= now
+
     def backoff(self, fleet: Ledger) -> Backoff:
-        return Backoff()
+        return Lockstep()
 
 
 class Fleet:
     """`size` things that are all as declared."""
 
-    def __init__(self, house: House, naive: bool) -> None:
+    def __init__(self, house: House, naive: bool, size: int = SIZE) -> None:
         self.house = house
+        self.size = size
         self.world = house.world
         self.naive = naive
         self.names: list[str] = []
         self._since = 0
         self._fault = 0.0
 
-    async def stand(
-        self, size: int = SIZE, zones: int = 1, policy: dict[str, Any] | None = None, mode: str = "Enforce"
-    ) -> None:
+    async def stand(self, zones: int = 1, policy: dict[str, Any] | None = None, mode: str = "Enforce") -> None:
         """Builds it up and waits until it was looked at whole."""
         spec = {"fleet": {"kinds": [KIND]}, "mode": mode, **(policy or {})}
         await self.house.start_engine(self.gates, workers=16)
         if not self.naive:
             await self.house.policies.create({"metadata": {"name": "things"}, "spec": {**spec, "mode": "Enforce"}})
-        self.names = [f"thing-{i:02}" for i in range(size)]
+        self.names = [f"thing-{i:03}" for i in range(self.size)]
         for i, name in enumerate(self.names):
             await self.house.declare(name, {"colour": "red", "zone": f"zone-{i % zones}" if zones > 1 else ""})
-        await self.until(lambda: len(self.world.things) == size)
+        await self.until(lambda: len(self.world.things) == self.size)
         if mode != "Enforce" and not self.naive:
             await self.policy({"mode": mode})
         await asyncio.sleep(3 * PASS)
@@ -101,33 +121,49 @@ class Fleet:
         return self._since
 
     @property
+    def fault_at(self) -> float:
+        """When the fault began."""
+        return self._fault
+
+    @property
     def now(self) -> float:
         return asyncio.get_running_loop().time()
 
     async def declare(self, colour: str, names: list[str] | None = None, change_set: str = "push") -> None:
         """Changes the colour of many, by one change set."""
         for name in names or self.names:
-            old = self.world.declared[name][-1][2] or {}
-            spec = await self.house.things.get(name)
-            marks = {"homeostat.dev/change-set": change_set}
-            await self.house.declare(name, {**spec["spec"], **old, "colour": colour}, annotations=marks)
+            thing = await self.house.things.get(name)
+            marks = {"annotations": {CHANGE_SET: change_set}} if change_set else {}
+            await self.house.declare(name, {**thing["spec"], "colour": colour}, **marks)
 
     async def delete(self, names: list[str] | None = None) -> None:
         """Deletes the declarations of many."""
         for name in names or self.names:
             await self.house.undeclare(name)
 
-    def drift(self, names: list[str], colour: str = "green") -> None:
+    async def have_back(self, names: list[str]) -> None:
+        """Lets declarations go without their things, and declares these anew as ours."""
+        for name in names:
+            spec = (await self.house.things.get(name))["spec"]
+            await self.house.things.patch(name, {"metadata": {"finalizers": None}})
+            made = await self.house.declare(name, spec, annotations={ADOPT: "true"})
+            self.world.things[name][0].owner = made["metadata"]["uid"]
+
+    def drift(self, names: list[str], colour: str = "green", by: str = "") -> None:
         """Somebody else changes things."""
         for name in names:
             thing = self.world.one(name)
             if thing is not None:
-                thing.fields = {**thing.fields, "colour": colour}
+                thing.fields, thing.by = {**thing.fields, "colour": colour}, by
 
     @property
     def touched(self) -> set[str]:
         """Which of the existing things were changed or deleted since the fault."""
         return {call.name for call in self.world.calls[self._since :] if call.op is not Op.CREATE}
+
+    async def damage(self) -> int:
+        """How many of the existing things were changed or deleted since the fault."""
+        return len(self.touched)
 
     def colours(self) -> dict[str, int]:
         """How many there are of each colour."""
@@ -141,21 +177,22 @@ class Fleet:
         """Waits until a person could read, in the API, that something is held, halted or cannot be read; gives after how long."""
         end = self.now + within
         while self.now < end:
-            if await self._says():
+            if await self.says():
                 return round(self.now - self._fault, 1)
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.1 if self.now - self._fault < 5 else 1.0)
         return None
 
-    async def _says(self) -> bool:
+    async def says(self) -> str:
+        """What a person can read now of what is wrong; empty: nothing is."""
         if not self.naive:
             policy = await self.house.policies.get("things")
-            if (policy.get("status") or {}).get("halted"):
-                return True
+            for halt in (policy.get("status") or {}).get("halts") or ():
+                return str(halt["reason"])
         for thing in await self.house.things.list():
             for condition in (thing.get("status") or {}).get("conditions", ()):
                 if condition["type"] == "Ready" and condition["reason"] in ("Held", "Unreadable", "Unhealthy"):
-                    return True
-        return False
+                    return str(condition["message"])
+        return ""
 
     async def halted_by(self) -> str:
         """The guards that halt the fleet, by the status of its policy."""
@@ -174,11 +211,11 @@ class Fleet:
             await asyncio.sleep(every)
         return False
 
-    async def figures(self, back: Callable[[], bool], approve: bool = False) -> Figures:
+    async def figures(self, back: Callable[[], bool | Awaitable[bool]], approve: bool = False) -> Figures:
         """What it cost so far, and how it comes back: by itself, or by one approval where `approve`."""
         told = await self.told()
         await asyncio.sleep(3 * PASS)
-        damage = len(self.touched)
+        damage = await self.damage()
         if self.naive:
             return Figures(damage, len(self.names), told, "—")
         if not approve:
@@ -191,22 +228,43 @@ class Fleet:
         said = "by one approval" if len(plans) == 1 else f"by {len(plans)} approvals"
         return Figures(damage, len(self.names), told, said if came else "not")
 
+    async def honest(self, done: Callable[[], bool | Awaitable[bool]], approve: bool = False) -> Figures:
+        """How an honest change gets through: at once, in waves, or by one approval."""
+        said = "at once"
+        if approve:
+            await self.until(lambda: bool(self.house.plans()), PASS, every=0.1)
+            plans = self.house.plans()
+            for plan in plans:
+                await self.house.approve(plan)
+            said = "by one approval" if len(plans) == 1 else f"by {len(plans)} approvals"
+        began = self.now
+        if not await self.until(done, 3 * 3600.0, every=0.1):
+            return Figures(await self.damage(), len(self.names), None, "not")
+        took = self.now - began
+        if took > AT_ONCE:
+            said = f"{said if approve else 'by itself'}, in {_long(took)}"
+        return Figures(await self.damage(), len(self.names), None, said)
+
+
+def _long(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+
 
 Incident = Callable[[Fleet], Awaitable[Figures]]
 
 
-def live_through(incident: Incident, *, naive: bool = False) -> Figures:
-    """The figures of an incident, in virtual time; always the same."""
+def live_through(incident: Incident, *, naive: bool = False, size: int = SIZE, seed: int = 0) -> Figures:
+    """The figures of an incident, in virtual time; of the same size and seed always the same."""
 
     async def live() -> Figures:
-        house = House(0)
+        house = House(seed)
         await house.open()
         try:
-            return await incident(Fleet(house, naive))
+            return await incident(Fleet(house, naive, size))
         finally:
             await asyncio.get_running_loop().bury()  # type: ignore[attr-defined]
             await house.close()
 
-    figures: Figures = simulate(0, live)
+    figures: Figures = simulate(seed, live)
     print(f"{incident.__module__.rpartition('.')[2].removeprefix('test_')}{' (naive)' if naive else ''}: {figures}")
     return figures

@@ -1,4 +1,4 @@
-"""A reused name replaced production; rules were flushed that belonged to somebody else."""
+"""A name that was used again replaced production."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import asyncio
 
 from tests.scenarios.fleet import PASS, Figures, Fleet, live_through
 
-from homeostat.loop.controller import ADOPT
+from homeostat.loop.declarations import ADOPT
 from homeostat.sim.world import Thing
 
+INCIDENT = "InfluxData, 2022"
 MUST_HOLD = "what exists and is not ours is never touched; taking it over needs a declaration"
 GOLD = {"colour": "gold", "size": 99}
 
 
 async def incident(fleet: Fleet) -> Figures:
-    await fleet.stand(size=5)
+    await fleet.stand()
     fleet.world.things["production"] = [Thing("production", "", "somebody", dict(GOLD))]
     fleet.world.things["beside"] = [Thing("beside", "", "somebody", dict(GOLD))]
     fleet.fault()
@@ -24,21 +25,34 @@ async def incident(fleet: Fleet) -> Figures:
     damage = sum(1 for name in ("production", "beside") if fleet.world.things[name][0].fields != GOLD)
     if fleet.naive:
         return Figures(damage, 2, told, "—")
-    fleet.world.things["production"][0].owner = fleet.world.declared["production"][-1][1]  # its owner agrees
-    await fleet.house.declare("production", {"colour": "red"}, annotations={ADOPT: "true"})
+    made = await fleet.house.declare("production", {"colour": "red"}, annotations={ADOPT: "true"})
+    fleet.world.things["production"][0].owner = made["metadata"]["uid"]  # its owner agrees
     came = await fleet.until(lambda: fleet.world.things["production"][0].fields["colour"] == "red")
     return Figures(damage, 2, told, "by adoption, declared" if came else "not")
 
 
 async def honest(fleet: Fleet) -> Figures:
-    """Deleted, and declared anew under the same name: another resource, made anew."""
-    await fleet.stand(size=5)
+    """one is deleted, and declared anew under the same name"""
+    await fleet.stand()
     await fleet.delete(fleet.names[:1])
-    await fleet.until(lambda: len(fleet.world.things) == 4)
+    await fleet.until(lambda: fleet.names[0] not in fleet.world.things)
     await asyncio.sleep(1)
     await fleet.house.declare(fleet.names[0], {"colour": "blue"})
-    came = await fleet.until(lambda: fleet.colours() == {"red": 4, "blue": 1}, 10)
-    return Figures(1, 5, None, "by itself" if came else "not")
+    return await fleet.honest(lambda: fleet.colours() == {"red": fleet.size - 1, "blue": 1})
+
+
+async def while_it_was_away(fleet: Fleet) -> Figures:
+    """A name is deleted and used again while the loop is down, and the thing of the first still stands: it is another's now."""
+    await fleet.stand()
+    name = fleet.names[0]
+    fleet.house.crash()
+    await fleet.house.things.patch(name, {"metadata": {"finalizers": None}})
+    await fleet.house.things.delete(name)
+    await fleet.house.declare(name, {"colour": "blue"})
+    await fleet.house.start_engine(fleet.gates, workers=16)
+    told = await fleet.told()
+    await asyncio.sleep(3 * PASS)
+    return Figures(await fleet.damage(), fleet.size, told, "—")
 
 
 def test_what_is_not_ours_is_left_alone_until_its_adoption_is_declared() -> None:
@@ -48,8 +62,14 @@ def test_what_is_not_ours_is_left_alone_until_its_adoption_is_declared() -> None
     assert figures.came_back == "by adoption, declared"
 
 
+def test_a_name_that_was_used_again_while_nobody_looked_is_another_thing() -> None:
+    figures = live_through(while_it_was_away)
+    assert figures.damage == 0
+    assert figures.told_after is not None
+
+
 def test_a_name_that_is_free_can_be_used_again() -> None:
-    assert live_through(honest).came_back == "by itself"
+    assert live_through(honest).came_back == "at once"
 
 
 def test_a_naive_loop_overwrites_it() -> None:

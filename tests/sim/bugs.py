@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from homeostat.client import Resource
 from homeostat.client.cache import Cache
-from homeostat.guards import cap
+from homeostat.guards import cap, freeze
 from homeostat.loop import controller as controlling
 from homeostat.loop import engine as engines
+from homeostat.loop.composed import Composed
 from homeostat.loop.controller import Controller
-from homeostat.loop.engine import Engine
+from homeostat.loop.diff import NOTHING
 from homeostat.loop.observation import ABSENT
+from homeostat.loop.rounds import Rounds
 from homeostat.sim.world import Things
 
 Bug = Callable[[pytest.MonkeyPatch], None]
@@ -108,7 +111,22 @@ def it_acts_though_the_declaration_moved_meanwhile(patch: pytest.MonkeyPatch) ->
 
 
 def it_hangs_on_events_alone(patch: pytest.MonkeyPatch) -> None:
-    async def never(self: Engine) -> None:
+    async def never(self: Rounds, settle: float) -> None:
         await asyncio.get_running_loop().create_future()
 
-    patch.setattr(Engine, "_pass_forever", never)
+    patch.setattr(Rounds, "forever", never)
+
+
+def it_takes_its_own_word_for_it(patch: pytest.MonkeyPatch) -> None:
+    async def believe(self: Controller, obj: Any, acted: Any) -> Any:
+        return replace(acted, obj=obj, diff=NOTHING)
+
+    patch.setattr(Controller, "read_back", believe)
+
+
+def it_acts_though_it_is_frozen(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(freeze, "standing", lambda policy, now: [])
+
+
+def it_never_prunes(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Composed, "_prune", lambda self, *parent: None)

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
 from homeostat.api.call import Call
-from homeostat.api.crds import DEFINITIONS
+from homeostat.api.crds import CRDS
 from homeostat.api.schema import known_light
 
 LARGE = 64 * 1024
@@ -42,4 +42,4 @@ def _is_quick(call: Call) -> bool:
     """Small bodies can be much work too: schemas that are compiled for the first time, and patterns."""
     if call.resource.custom:
         return known_light(call.codec.version.schema)
-    return call.resource.qualified != DEFINITIONS
+    return call.resource.prefix != CRDS

@@ -1,8 +1,8 @@
 """The audit log: who did what to which object, as JSON lines. On by default, and it never holds a value.
 
 A record says which fields changed, not to what: so no secret, token or password can get into it, whatever the kind.
-Writes and refusals are always logged; reads only where they concern secrets, unless more is asked for. A request
-pays for one append to a queue; a thread of its own encodes, writes and rotates.
+Writes and refusals are always logged, but for the mere renewal of a lease; reads only where they concern secrets, unless
+more is asked for. A request pays for one append to a queue; a thread of its own encodes, writes and rotates.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ QUEUE_LIMIT = 50_000
 """Records that may wait. Where the disk stands still for longer, further ones are counted and lost."""
 FIELDS_LIMIT = 50
 TEXT_LIMIT = 256
+
+LEASES = "leases.coordination.k8s.io"
 
 READ_VERBS = frozenset({"get", "list", "watch"})
 
@@ -105,6 +107,8 @@ def _who(user: User | None) -> dict[str, Any] | None:
 
 
 def _short(text: str) -> str:
+    if len(text) <= TEXT_LIMIT and text.isascii():
+        return text
     clean = text.encode("utf-8", "replace").decode()  # lone surrogates cannot be encoded as JSON
     return clean if len(clean) <= TEXT_LIMIT else clean[: TEXT_LIMIT - 1] + "…"
 
@@ -272,6 +276,12 @@ _DEPTH_LIMIT = 32
 _KEY_LIMIT = 100
 
 Object = Mapping[str, Any]
+
+
+def is_heartbeat(fields: list[str] | None) -> bool:
+    """Whether a lease was only renewed, and told when its loop made a pass. That is not logged: it comes every few seconds, and means
+    nothing more than that its holder lives."""
+    return bool(fields) and all(path == "spec.renewTime" or path.endswith("homeostat.dev/last-pass") for path in fields or ())
 
 
 def fields_changed(old: Object | None, new: Object | None, limit: int = FIELDS_LIMIT) -> list[str]:

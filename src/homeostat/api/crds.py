@@ -11,6 +11,7 @@ from homeostat.api.table import CREATED_AT, NAME
 from homeostat.model.clock import Clock
 from homeostat.model.conditions import condition_is, set_condition
 from homeostat.model.errors import FieldError
+from homeostat.model.protocol import HOST
 
 DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
 CRDS = f"{DEFINITIONS}/"
@@ -152,9 +153,14 @@ def accepted(crd: Object) -> bool:
     return condition_is(crd, "NamesAccepted")
 
 
+def acts_on_host(crd: Object) -> bool:
+    """Whether a definition carries the mark of a kind that acts on the host."""
+    return bool((crd["metadata"].get("annotations") or {}).get(HOST) == "true")
+
+
 def served_alike(before: Object, crd: Object) -> bool:
     """Nothing changed that would be seen in how the kind is served."""
-    if before["spec"] != crd["spec"] or not established(before):
+    if before["spec"] != crd["spec"] or not established(before) or acts_on_host(before) != acts_on_host(crd):
         return False
     return bool(before["status"].get("acceptedNames") == crd["status"].get("acceptedNames"))
 

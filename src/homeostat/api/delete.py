@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from homeostat.api.builtin.types import schema_of
 from homeostat.api.call import Call, integer
+from homeostat.api.changesets import mark_deleted
 from homeostat.api.codec import encode
 from homeostat.api.intake import decode_body
 from homeostat.api.read import pages
@@ -111,6 +112,7 @@ async def remove(plane: ControlPlane, call: Call, options: DeleteOptions) -> tup
         call.before, call.after = live, None
         gone = finished(call, obj)
         plane.admission.deleting(call)
+        plane.permit(call, None, live)
         value = encode(obj)
         if options.dry_run or (not gone and value == entry.value):
             return obj, gone, entry.revision
@@ -157,6 +159,7 @@ def _marked(plane: ControlPlane, call: Call, live: Object, options: DeleteOption
         metadata["deletionGracePeriodSeconds"] = 0
         if metadata.get("generation"):
             metadata["generation"] += 1
+        mark_deleted(call, obj)
         call.resource.rules.begin_deletion(obj)
     return obj
 

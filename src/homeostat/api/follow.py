@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
@@ -40,16 +41,17 @@ class Follower:
         """Gives the handler every change of every kind from now on."""
         self._all.append(handler)
 
-    async def replay(self, prefix: str, handler: Handler) -> None:
-        """Gives the handler what there is now."""
+    async def replay(self, prefix: str, handler: Handler, *, page: int = _PAGE, pause: float = 0.0) -> None:
+        """Gives the handler what there is now; after each `page` of objects others have their turn, for `pause` seconds."""
         after = ""
         while True:
-            page = await self._store.range(prefix, after=after, limit=_PAGE)
-            for entry in page.entries:
+            found = await self._store.range(prefix, after=after, limit=page)
+            for entry in found.entries:
                 handler(Event(entry.key, entry.revision, entry.value, None, entry.created))
-            if not page.more:
+            if not found.more:
                 return
-            after = page.entries[-1].key
+            after = found.entries[-1].key
+            await asyncio.sleep(pause)
 
     def close(self) -> None:
         """Tells nobody any more."""

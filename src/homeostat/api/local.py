@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from homeostat.api.auth.authenticate import Peer
@@ -26,10 +27,13 @@ log = logging.getLogger("homeostat.api")
 def local_client(plane: ControlPlane, name: str, groups: tuple[str, ...] = (MASTERS,), **options: Any) -> Client:
     """A client of a control plane in the same process that acts as the user `name`, who may do everything by default.
 
-    Close it before the control plane stops. `options` are those of `Client`.
+    Close it before the control plane stops. `options` are those of `Client`; it waits without a `timeout` unless one is
+    given, for an answer cannot get lost on the way.
     """
     user = User(name, "", tuple(dict.fromkeys([*groups, AUTHENTICATED])))
     options.setdefault("user_agent", name)
+    options.setdefault("timeout", None)
+    options.setdefault("streams_lists", False)
     return Client(LocalTransport(plane, user), **options)
 
 
@@ -41,26 +45,59 @@ class LocalTransport:
         self._peer = Peer(user, float("inf"))
         self._open: set[LocalAnswer] = set()
 
-    async def send(self, method: str, target: str, headers: Headers, body: bytes) -> LocalAnswer:
-        raw = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers]
-        response = await self._plane.handle(Request(method, target, raw, body, self._peer))
-        return LocalAnswer(response, self._open)
+    async def send(self, method: str, target: str, headers: Headers, body: bytes) -> Whole | LocalAnswer:
+        response = await self._plane.handle(Request(method, target, list(_raw(tuple(headers))), body, self._peer))
+        return Whole(response) if response.stream is None else LocalAnswer(response, self._open)
 
     async def close(self) -> None:
-        streams = [answer.task for answer in self._open if answer.task is not None]
+        streams = [answer.task for answer in self._open]
         for answer in tuple(self._open):
             answer.close()
         await asyncio.gather(*streams)
 
 
+@lru_cache(64)
+def _raw(headers: tuple[tuple[str, str], ...]) -> list[tuple[bytes, bytes]]:
+    """Headers as the server has them: of one client the same each time."""
+    return [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers]
+
+
+@lru_cache(64)
+def _headers(raw: tuple[tuple[bytes, bytes], ...]) -> Mapping[str, str]:
+    """Headers as the client has them: most answers say no more than that they are JSON."""
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in reversed(raw)}
+
+
+class Whole:
+    """A response that is there in whole, as the client reads it."""
+
+    __slots__ = ("_response", "_taken", "status")
+
+    def __init__(self, response: Response) -> None:
+        self.status = response.status
+        self._response = response
+        self._taken = False
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return _headers(tuple(self._response.headers))
+
+    async def read(self) -> bytes:
+        taken, self._taken = self._taken, True
+        return b"" if taken else self._response.body
+
+    piece = read
+
+    def close(self) -> None:
+        self._taken = True
+
+
 class LocalAnswer:
-    """A response as the client reads it; of a streaming one, also the `Stream` that the server writes to."""
+    """A streaming response as the client reads it, and the `Stream` that the server writes to."""
 
     def __init__(self, response: Response, open_answers: set[LocalAnswer]) -> None:
         self.status = response.status
-        self.headers: Mapping[str, str] = {
-            name.decode("latin-1"): value.decode("latin-1") for name, value in reversed(response.headers)
-        }
+        self.headers = _headers(tuple(response.headers))
         self.closed = False
         self.stopping = False
         self.notify: Callable[[], None] | None = None
@@ -68,15 +105,11 @@ class LocalAnswer:
         self._waiting = 0
         self._arrived = asyncio.Event()
         self._caught_up = asyncio.Event()
-        self._ended = response.stream is None
+        self._ended = False
         self._failure: Unreachable | None = None
         self._open = open_answers
-        self.task: asyncio.Task[None] | None = None
-        if response.stream is None:
-            self._pieces.append(response.body)
-        else:
-            self._open.add(self)
-            self.task = asyncio.get_running_loop().create_task(self._run(response))
+        self._open.add(self)
+        self.task = asyncio.get_running_loop().create_task(self._run(response))
 
     async def _run(self, response: Response) -> None:
         assert response.stream is not None

@@ -56,8 +56,8 @@ def patch_document(document: Object, patch: Any, media: str, schema: Schema) -> 
     return new, ""
 
 
-def from_patch(call: Call, new: Any, options: WriteOptions, text: str) -> Object:
-    """The outcome of a patch as an object of its kind, in its stored form."""
+def from_patch(call: Call, new: Any, options: WriteOptions, text: str, document: Object) -> Object:
+    """The outcome of a patch of `document` as an object of its kind, in its stored form."""
     if not isinstance(new, dict):
         raise _bad_outcome(new, text, f"json: cannot unmarshal {json_word(new)} into an object")
     kind, api_version = call.resource.kind, call.codec.api_version
@@ -76,9 +76,11 @@ def from_patch(call: Call, new: Any, options: WriteOptions, text: str) -> Object
         raise wrong_type(call, new, "kind", new["kind"], kind)
     elif new["apiVersion"] != api_version:
         raise wrong_type(call, new, "apiVersion", new["apiVersion"], api_version)
-    if isinstance(new.get("metadata"), dict):
-        new["metadata"] = dict(new["metadata"])
-    place(call, new)
+    metadata = new.get("metadata")
+    if isinstance(metadata, dict):
+        new["metadata"] = dict(metadata)
+    if metadata is not document["metadata"]:  # what the patch does not touch lies where it lay
+        place(call, new)
     problem = fit(call, new, options)
     if problem:
         raise _bad_outcome(new, text, problem)

@@ -15,9 +15,10 @@ from homeostat.api import builtin, crds, read, route, write
 from homeostat.api.accept import prefers_yaml
 from homeostat.api.admission import LASTING_NAMESPACES, Admission
 from homeostat.api.apart import Apart
-from homeostat.api.audit import AuditLog, Record, fields_changed, refusal
+from homeostat.api.audit import LEASES, AuditLog, Record, fields_changed, is_heartbeat, refusal
 from homeostat.api.auth import Attributes, Authenticator, Rbac, User, bootstrap, denied, usertokens
 from homeostat.api.auth.escalation import check_binding, check_role
+from homeostat.api.auth.host import check_host
 from homeostat.api.auth.impersonate import impersonate
 from homeostat.api.auth.rbac import GROUP as RBAC_GROUP
 from homeostat.api.auth.rbac import PLURALS as RBAC_PLURALS
@@ -25,6 +26,7 @@ from homeostat.api.auth.rbac import ROLE_KINDS
 from homeostat.api.auth.serviceaccounts import ServiceAccountTokens, SigningKey
 from homeostat.api.auth.user import AUTHENTICATED, MASTERS
 from homeostat.api.call import Call, WriteOptions
+from homeostat.api.changesets import HEADER as CHANGE_SET
 from homeostat.api.codec import Codec, encode
 from homeostat.api.controllers import GarbageCollector, Housekeeping, Lifecycle, RoleAggregation
 from homeostat.api.controllers.housekeeping import KEEP_SECONDS
@@ -47,9 +49,6 @@ log = logging.getLogger("homeostat.api")
 
 SYSTEM = User("system:homeostat", "", (MASTERS, AUTHENTICATED))
 """As whom the server's own controllers write."""
-
-CHANGE_SET = b"homeostat-change-set"
-"""The header by which a write says to which change set it belongs."""
 
 _SHAPED_WRITES = frozenset({"create", "update", "patch"})
 _JSON_ACCEPTED = frozenset({"", "*/*", JSON, f"{JSON}, */*"})
@@ -91,6 +90,7 @@ class ControlPlane:
         self.follower = Follower(store)
         self.fanout = Fanout(store)
         self.requests = RequestCounts()
+        self.more_metrics: list[Callable[[], bytes]] = []  # of what runs in the same process
         self.apart = Apart()
         self.admission = Admission(self)
         self.documents = Documents(self)
@@ -206,25 +206,12 @@ class ControlPlane:
 
     async def handle(self, request: Request) -> Response:
         """Answers a request. Whatever goes wrong becomes a `Status`; nothing escapes."""
-        response = await self._answer(request)
+        try:
+            response = await self._route(request)
+        except Exception as error:
+            response = error_response(_refusal(request, error))
         accept = request.header(b"accept")
         return await to_yaml(response) if "yaml" in accept and prefers_yaml(accept) else response
-
-    async def _answer(self, request: Request) -> Response:
-        try:
-            return await self._route(request)
-        except ApiError as error:
-            return error_response(error)
-        except Full as error:
-            return error_response(insufficient_storage(str(error)))
-        except StoreError as error:
-            log.error("the store failed: %s", error)
-            return error_response(unavailable(str(error)))
-        except RecursionError:
-            return error_response(bad_request("the object is nested too deeply"))
-        except Exception:
-            log.exception("%s %s failed", request.method, request.path)
-            return error_response(ApiError(500, "InternalError", "an internal error happened; the server's log has it"))
 
     async def _route(self, request: Request) -> Response:
         segments = split_path(request.path)
@@ -233,7 +220,7 @@ class ControlPlane:
                 found = route.resolve(self.registry, request, segments, SYSTEM)
             except ApiError:
                 # Who may not use a kind is not told whether there is one.
-                user, _ = await self._authenticate(request)
+                user, _ = self._identified(request, await self._authenticated(request))
                 self._require(route.unserved(user, request, segments))
                 raise
             if found is not None:
@@ -241,7 +228,7 @@ class ControlPlane:
         public = self.documents.public(request)
         if public is not None:
             return public
-        user, _ = await self._authenticate(request)
+        user, _ = self._identified(request, await self._authenticated(request))
         self._require(Attributes(user=user, verb=request.method.lower(), path=request.path))
         return await self.documents.answer(request)
 
@@ -253,7 +240,8 @@ class ControlPlane:
 
     async def _serve(self, request: Request, call: Call) -> Response:
         resource, name = call.resource, call.name
-        call.user, call.impersonator = await self._authenticate(request)
+        known = self.authenticator.connected(request.user)
+        call.user, call.impersonator = self._identified(request, known or await self._authenticated(request))
         namespace = call.namespace or (name if resource.qualified == "namespaces" else "")
         if call.verb in ("list", "watch") and "fieldSelector" in request.query:
             name = route.named_by_selector(request) or name
@@ -296,11 +284,15 @@ class ControlPlane:
         stored = "get" in call.resource.verbs and call.subresource in ("", "status")
         return read.shape_of(self, call, listing=False) if stored else None
 
-    async def _authenticate(self, request: Request) -> tuple[User, User | None]:
-        """Who asks, and who they really are where they act as somebody else."""
+    async def _authenticated(self, request: Request) -> User:
+        """Who asks; 401 where that cannot be told."""
         user = await self.authenticator.authenticate(request.headers, request.user)
         if user is None:
             raise unauthorized()
+        return user
+
+    def _identified(self, request: Request, user: User) -> tuple[User, User | None]:
+        """As whom they ask, and who they really are where they act as somebody else."""
         for name, _ in request.headers:
             if name.startswith(b"impersonate-"):
                 return impersonate(request.headers, user, self.rbac), user
@@ -315,6 +307,9 @@ class ControlPlane:
         now = self.clock.now()
         changed = call.before is not None or call.after is not None
         known = call.after or call.before
+        fields = fields_changed(call.before, call.after) if changed and code < 400 else None
+        if resource.qualified == LEASES and is_heartbeat(fields):
+            return
         self.audit.record(
             Record(
                 time=started,
@@ -332,7 +327,7 @@ class ControlPlane:
                 namespace=call.namespace,
                 name=call.name,
                 uid=known["metadata"].get("uid", "") if known else "",
-                fields=fields_changed(call.before, call.after) if changed and code < 400 else None,
+                fields=fields,
                 change_set=call.request.header(CHANGE_SET),
                 dry_run=call.request.params.get("dryRun") == "All",
                 reason=reason,
@@ -341,7 +336,7 @@ class ControlPlane:
 
     def metrics(self) -> bytes:
         """Figures for Prometheus."""
-        return render(
+        own = render(
             self.requests,
             {
                 "homeostat_store_revision": ("Last committed revision.", self.store.revision),
@@ -350,6 +345,7 @@ class ControlPlane:
                 "homeostat_audit_lost": ("Audit records that could not be kept.", self.audit.lost),
             },
         )
+        return own + b"".join(more() for more in self.more_metrics)
 
     # What the verbs ask of the plane
 
@@ -387,9 +383,17 @@ class ControlPlane:
         )
         self._require(asked)
 
-    def permit(self, call: Call, obj: Object, old: Object | None) -> None:
-        """Nobody grants what they do not hold: 403 where a role or binding would."""
-        if call.resource.group != RBAC_GROUP or call.user is SYSTEM:
+    def permit(self, call: Call, obj: Object | None, old: Object | None) -> None:
+        """What a write needs beside its verb: 403 where it acts on the host, or would grant more than its writer holds.
+
+        `obj` is None for a deletion, `old` for a creation.
+        """
+        resource = call.resource
+        if call.user is SYSTEM:
+            return
+        if resource.host:
+            check_host(self.rbac, call.user, call.verb, resource.group, resource.plural, obj, old)
+        if resource.group != RBAC_GROUP or obj is None:
             return
         if call.resource.kind in ROLE_KINDS:
             check_role(self.rbac, call.user, call.resource.kind, obj, old, namespace=call.namespace, name=call.name)
@@ -415,6 +419,21 @@ class ControlPlane:
         except ApiError as error:
             if error.reason != "NotFound":
                 raise
+
+
+def _refusal(request: Request, error: Exception) -> ApiError:
+    """What a request that failed is told."""
+    if isinstance(error, ApiError):
+        return error
+    if isinstance(error, Full):
+        return insufficient_storage(str(error))
+    if isinstance(error, StoreError):
+        log.error("the store failed: %s", error)
+        return unavailable(str(error))
+    if isinstance(error, RecursionError):
+        return bad_request("the object is nested too deeply")
+    log.error("%s %s failed", request.method, request.path, exc_info=error)
+    return ApiError(500, "InternalError", "an internal error happened; the server's log has it")
 
 
 def _deprecated(call: Call) -> str:

@@ -6,8 +6,12 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from homeostat.api.codec import Codec
+from homeostat.api.crds import acts_on_host
 from homeostat.api.resource import Column, Object, Resource, Scale, Version
 from homeostat.model.schema import ANY, Schema
+
+_KINDS_LIMIT = 4096
+"""Kinds, known or not, that are remembered: anybody may name any in an owner reference."""
 
 
 class Registry:
@@ -20,6 +24,7 @@ class Registry:
         self.generation = 0
         self._served: dict[tuple[str, str, str], tuple[Resource, Codec]] = {}
         self._resources: dict[str, Resource] = {}
+        self._kinds: dict[tuple[str, str], Resource | None] = {}  # by group and kind, as far as anybody asked
         for resource in builtin:
             self.add(resource, since=0)
 
@@ -29,6 +34,7 @@ class Registry:
     def add(self, resource: Resource, since: int) -> None:
         """Serves a kind, or its new form; `since` is the revision of its definition."""
         self.remove(resource.qualified)
+        self._kinds.clear()
         self._resources[resource.qualified] = resource
         for version in resource.versions.values():
             if version.served:
@@ -40,6 +46,7 @@ class Registry:
         """Serves a kind no longer."""
         resource = self._resources.pop(qualified, None)
         if resource is not None:
+            self._kinds.clear()
             for version in resource.versions:
                 self._served.pop((resource.group, version, resource.plural), None)
             self.generation += 1
@@ -59,11 +66,15 @@ class Registry:
 
     def by_kind(self, api_version: str, kind: str) -> Resource | None:
         """The kind an owner reference names, whatever its version."""
-        group = api_version.rpartition("/")[0]
-        for resource in self._resources.values():
-            if resource.kind == kind and resource.group == group and "get" in resource.verbs:
-                return resource
-        return None
+        wanted = (api_version.rpartition("/")[0], kind)
+        try:
+            return self._kinds[wanted]
+        except KeyError:
+            if len(self._kinds) >= _KINDS_LIMIT:
+                self._kinds.clear()
+            found = (r for r in self._resources.values() if (r.group, r.kind) == wanted and "get" in r.verbs)
+            resource = self._kinds[wanted] = next(found, None)
+            return resource
 
 
 def custom_resource(crd: Object) -> Resource:
@@ -83,6 +94,7 @@ def custom_resource(crd: Object) -> Resource:
         versions=versions,
         storage=next(v["name"] for v in spec["versions"] if v.get("storage")),
         custom=True,
+        host=acts_on_host(crd),
         unconditional_update=False,
         uid=crd["metadata"]["uid"],
         ending="deletionTimestamp" in crd["metadata"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
+from functools import lru_cache
 from typing import Any, Protocol
 from urllib.parse import parse_qsl, unquote
 
@@ -44,17 +45,25 @@ class Request:
             self._query = {}
             if self.query:
                 try:
-                    pairs = parse_qsl(self.query, keep_blank_values=True, max_num_fields=100)
+                    self._query = dict(_read_query(self.query) if len(self.query) < 256 else _pairs(self.query))
                 except ValueError as error:
                     raise bad_request(f"the query cannot be read: {error}") from None
-                for key, value in pairs:
-                    self._query.setdefault(key, value)
         return self._query
 
     def flag(self, name: str) -> bool:
         """A boolean parameter, read as Go reads it: present and not false."""
         value = self.params.get(name)
         return value is not None and value not in ("false", "0", "f", "F", "FALSE", "False")
+
+
+def _pairs(query: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for key, value in parse_qsl(query, keep_blank_values=True, max_num_fields=100):
+        found.setdefault(key, value)
+    return found
+
+
+_read_query = lru_cache(512)(_pairs)
 
 
 class Stream(Protocol):

@@ -70,7 +70,7 @@ def quoted_list(texts: Iterable[str]) -> str:
 def json_text(value: Any) -> str:
     """Compact JSON with sorted keys, escaped as Go's encoder escapes."""
     text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
-    return text if text.isalnum() else escaped(text)
+    return text if text.isascii() and not ("<" in text or ">" in text or "&" in text) else escaped(text)
 
 
 def escaped(json: str) -> str:

@@ -8,11 +8,11 @@ that changes nothing is not written and keeps its resourceVersion.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from homeostat.api import fields
+from homeostat.api import changesets, fields
 from homeostat.api.call import Call, WriteOptions
 from homeostat.api.codec import metadata_of
 from homeostat.api.intake import check, conform, place, read_object, strictness, unnamed
@@ -112,6 +112,7 @@ def _prepared(plane: ControlPlane, call: Call, obj: Object, options: WriteOption
     if call.codec.version.status and resource.custom:
         obj.pop("status", None)
     if not applied:
+        changesets.mark(call, obj)
         _track(plane, call, None, obj, options)
     check(call, obj, None)
     return obj
@@ -159,11 +160,14 @@ async def patch(plane: ControlPlane, call: Call) -> Response:
     if media == APPLY_PATCH:
         return await apply(plane, call)
     options = WriteOptions(call, "PatchOptions")
-    body = await plane.apart(call, 0, read_patch, call, options, media)
+    unused = [await plane.apart(call, 0, read_patch, call, options, media)]
 
     def patched(live: Object) -> Object:
-        new, text = patch_document(_served(call, _own(call, live)), body, media, call.codec.version.schema)
-        return from_patch(call, new, options, text)
+        document = _served(call, _own(call, live))
+        # The outcome is made of the patch and is altered in place: where it must be made again, the patch is read again.
+        body = unused.pop() if unused else orjson.loads(call.request.body)
+        new, text = patch_document(document, body, media, call.codec.version.schema)
+        return from_patch(call, new, options, text, document)
 
     return await change(plane, call, patched, options, conformed=True)
 
@@ -177,10 +181,11 @@ async def apply(plane: ControlPlane, call: Call) -> Response:
     """Server-side apply: creates the object, or merges what this manager declares into it."""
     options = WriteOptions(call, "PatchOptions", applying=True)
     config = await plane.apart(call, 0, _read_configuration, call, options)
-    unconformed = orjson.dumps(config)
+    unused = [config]
 
     def declared() -> Object:
-        return cast(Object, orjson.loads(unconformed))
+        """As it was sent: who takes it may alter it, so it is read anew for the next one."""
+        return unused.pop() if unused else _read_configuration(call)
 
     entry = await plane.store.get(call.key)
     if entry is None:
@@ -192,7 +197,7 @@ async def apply(plane: ControlPlane, call: Call) -> Response:
         if config["metadata"].get("uid"):
             why = f"the provided object specified uid {config['metadata']['uid']}, and no existing object was found"
             raise conflict(call.resource.group, call.resource.plural, call.name, f"uid mismatch: {why}")
-        merged = await plane.apart(call, 0, _merge, plane, call, None, declared(), options)
+        merged = await plane.apart(call, 0, _merge_marked, plane, call, None, declared, options)
         try:
             return await insert(plane, call, merged, options, applied=True)
         except ApiError as refusal:
@@ -200,15 +205,17 @@ async def apply(plane: ControlPlane, call: Call) -> Response:
                 raise  # another writer created it between: merge into that
 
     def merge(live: Object) -> Object:
-        base = _own(call, live)
-        merged = _merge(plane, call, base, declared(), options)
-        return live if merged is base else merged
+        merged = _merge_marked(plane, call, live, declared, options)
+        return live if merged is live else _own(call, merged)
 
     return await change(plane, call, merge, options, applied=True)
 
 
-def _read_configuration(call: Call, options: WriteOptions) -> Object:
-    """What the manager declares, as it was sent: neither pruned nor defaulted, for it owns only what it says."""
+def _read_configuration(call: Call, options: WriteOptions | None = None) -> Object:
+    """What the manager declares, as it was sent: neither pruned nor defaulted, for it owns only what it says.
+
+    Without options it is read once more: what stands in it twice has been judged.
+    """
     try:
         config, doubled = decode_yaml(call.request.body)
     except Malformed as error:
@@ -222,7 +229,7 @@ def _read_configuration(call: Call, options: WriteOptions) -> Object:
     if kind != call.resource.kind or api_version != call.codec.api_version:
         group, _, version = str(api_version).rpartition("/")
         raise bad_request(f"invalid object type: {group}/{version}, Kind={kind}")
-    if strictness(call, options, doubled):
+    if options is not None and strictness(call, options, doubled):
         raise bad_request(f"error strict decoding YAML: error converting YAML to JSON: {', '.join(doubled)}")
     place(call, config, nameless=True)
     return config
@@ -241,6 +248,22 @@ def _merge(plane: ControlPlane, call: Call, live: Object | None, config: Object,
         schema_for_version=plane.schemas(call.resource),
         reset=_reset(call),
     )
+
+
+def _merge_marked(
+    plane: ControlPlane, call: Call, live: Object | None, declared: Callable[[], Object], options: WriteOptions
+) -> Object:
+    """The merged object with the change set of the request; one that changes nothing keeps the change set it came with."""
+    config, name = declared(), changesets.change_set(call)
+    if not name or changesets.says_change_set(config):
+        return _merge(plane, call, live, config, options)
+    base = changesets.released(live) if live is not None else None
+    merged = _merge(plane, call, base, changesets.declared_with(config, name), options)
+    if live is None or _intent_changed(merged, live, call.codec.version.status):
+        return merged
+    before = changesets.own_change_set(live, options.manager)
+    config = changesets.declared_with(declared(), before) if before else declared()
+    return _merge(plane, call, live, config, options)
 
 
 async def change(
@@ -353,8 +376,11 @@ def settle(
         resource.rules.default(obj)
         resource.rules.prepare_update(obj, live)
     metadata = obj["metadata"]
+    meant = _intent_changed(obj, live, version.status)
+    if meant and not applied:
+        changesets.mark(call, obj, live)
     if resource.counts_generation and (
-        _intent_changed(obj, live, version.status)
+        meant
         or (resource.rules.counts_annotations and metadata.get("annotations") != old_meta.get("annotations"))
     ):
         metadata["generation"] = old_meta.get("generation", 0) + 1

@@ -13,7 +13,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
+    from homeostat.guards.policy import Alert
+    from homeostat.loop.compose import Composer
     from homeostat.loop.provider import Provider
+
+    Kept = Provider[Any, Any] | Composer[Any]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -21,7 +25,7 @@ FORMS = {
     "file": "file:DIR keeps files below DIR",
     "process": "process, or process:DIR, runs commands, or those below DIR",
     "exec": "exec, or exec:PATH, runs programs, or those at or below PATH",
-    "http": "http, or http:HOST, talks to REST APIs, or those of HOST",
+    "http": "http, or http:HOST, talks to REST APIs and pages of metrics, or those of HOST",
 }
 
 
@@ -31,7 +35,7 @@ class Allowed:
 
     bounds: dict[str, tuple[str, ...]] = field(default_factory=dict)
     own: tuple[str, ...] = ()
-    """Providers of the user's: `lamps.py`, `shop.lamps` or `shop.lamps:Lamp`."""
+    """Providers and composers of the user's: `lamps.py`, `shop.lamps` or `shop.lamps:Lamp`."""
 
     @classmethod
     def parse(cls, words: Iterable[str], own: Iterable[str] = ()) -> Allowed:
@@ -65,18 +69,21 @@ class Allowed:
 
     def load(self) -> None:
         """Imports what `providers` and the engine need: on a thread, where an event loop has requests to serve meanwhile."""
-        for name in ("kubernetes", *self.bounds):
+        for name in ("kubernetes", "autoscaler", *self.bounds):
             importlib.import_module(f"homeostat.providers.{name}")
         importlib.import_module("homeostat.guards.keeper")
 
-    def providers(self, state: Path) -> list[Provider[Any, Any]]:
-        """The providers, ready for an engine. `state` is a directory for what they must remember on this host.
+    def providers(self, state: Path) -> list[Kept]:
+        """The providers and composers, ready for an engine. `state` is a directory for what they must remember on this host.
 
-        What reaches only other Kubernetes APIs, by credentials that were declared for that, is always on.
+        What reaches only Kubernetes APIs, by credentials that were declared for that, is always on. An autoscaler reads pages of
+        metrics only from the hosts that are allowed for HTTP.
         """
+        from homeostat.providers.autoscaler import Autoscaler
         from homeostat.providers.kubernetes import KubernetesObject
 
-        found: list[Provider[Any, Any]] = [KubernetesObject()]
+        pages = (self.bounds["http"] or None) if "http" in self.bounds else ()
+        found: list[Kept] = [KubernetesObject(), Autoscaler(pages)]
         if "file" in self.bounds:
             from homeostat.providers.file import File
 
@@ -97,7 +104,7 @@ class Allowed:
 
 
 def loop_options(command: F) -> F:
-    """Adds --allow, --provider and --enforce."""
+    """Adds --allow, --provider, --enforce and --alert."""
     options = [
         click.option(
             "--allow",
@@ -110,10 +117,18 @@ def loop_options(command: F) -> F:
             "own",
             metavar="FILE|MODULE[:CLASS]",
             multiple=True,
-            help="A provider of your own; may be repeated. It runs with the rights of this process.",
+            help="A provider or composer of your own; may be repeated. It runs with the rights of this process.",
         ),
         click.option(
             "--enforce", is_flag=True, help="Act on kinds that no policy speaks of, instead of only observing them."
+        ),
+        click.option(
+            "--alert",
+            "alerts",
+            metavar="URL",
+            multiple=True,
+            callback=_receivers,
+            help="A webhook that is told whenever something needs a person, of every fleet; may be repeated.",
         ),
     ]
     found: Any = command
@@ -122,8 +137,22 @@ def loop_options(command: F) -> F:
     return found  # type: ignore[no-any-return]
 
 
-def load_own(text: str) -> list[Provider[Any, Any]]:
-    """The providers that a file or module defines, or the one that is named. Says what is wrong where there is none."""
+def _receivers(ctx: click.Context, param: click.Parameter, urls: tuple[str, ...]) -> tuple[Alert, ...]:
+    if not urls:
+        return ()
+    import re
+
+    from homeostat.guards.policy import WEBHOOK, Alert
+
+    for url in urls:
+        if not re.match(WEBHOOK, url):
+            raise click.BadParameter(f"{url} is no URL such as https://alerts.example.com/hook")
+    return tuple(Alert(webhook=url) for url in urls)
+
+
+def load_own(text: str) -> list[Kept]:
+    """The providers and composers that a file or module defines, or the one that is named. Says what is wrong where there is none."""
+    from homeostat.loop.compose import Composer
     from homeostat.loop.provider import Provider
 
     place, _, wanted = text.partition(":")
@@ -131,11 +160,11 @@ def load_own(text: str) -> list[Provider[Any, Any]]:
     classes = [
         thing
         for thing in vars(module).values()
-        if isinstance(thing, type) and issubclass(thing, Provider) and "info" in vars(thing)
+        if isinstance(thing, type) and issubclass(thing, (Provider, Composer)) and "info" in vars(thing)
         if (thing.__name__ == wanted if wanted else thing.__module__ == module.__name__)
     ]
     if not classes:
-        raise click.ClickException(f"--provider {text}: it defines no {wanted or 'Provider with a group'}")
+        raise click.ClickException(f"--provider {text}: it defines no {wanted or 'Provider or Composer with a group'}")
     try:
         return [kind() for kind in classes]
     except TypeError as error:

@@ -10,7 +10,10 @@ from homeostat.cli.connection import Connection, server_options
 from homeostat.cli.show import ask, echo_lines
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from homeostat.cli.fleets import View
+    from homeostat.cli.verdicts import FleetVerdict
     from homeostat.client import Client
     from homeostat.loop.fleet import Drift, Fleet
 
@@ -57,6 +60,22 @@ def command(server: Connection, plan: str, reason: str, yes: bool) -> None:
     click.echo(f"approved as Approval {server.run(write)}; it is used once, when the loop finds exactly this plan.")
 
 
+async def approve_change_set(client: Client, name: str, verdicts: Iterable[FleetVerdict], reason: str) -> str:
+    """Approves that a change set changes and deletes as much as these verdicts say; gives the name of the Approval."""
+    from homeostat.cli.planning import MANAGER
+    from homeostat.guards.keeper import APPROVAL_KIND
+
+    kinds: dict[str, dict[str, int]] = {}
+    for verdict in verdicts:
+        for kind, grant in verdict.asked.items():
+            counts = kinds.setdefault(kind, {"changes": 0, "deletions": 0})
+            counts["changes"] += grant.changes
+            counts["deletions"] += grant.deletions
+    body = {"metadata": {"generateName": f"{name}-"}, "spec": {"changeSet": {"name": name, "kinds": kinds}, "reason": reason}}
+    made = await client.kind(APPROVAL_KIND.api_version, APPROVAL_KIND.kind).create(body, field_manager=MANAGER)
+    return str(made["metadata"]["name"])
+
+
 def _find(view: View, plan: str) -> tuple[Fleet, list[Drift]]:
     from homeostat.loop.fleet import plan_hash
 
@@ -79,7 +98,7 @@ def _plans(fleet: Fleet) -> list[list[Drift]]:
 
     waiting = [drift for drift in fleet.drifts.values() if not drift.in_flight]
     sets = {drift.wave for drift in waiting} - {""}
-    by_op = [[d for d in waiting if d.op is op] for op in (Op.UPDATE, Op.DELETE)]
+    by_op = [[d for d in waiting if d.op is op and not d.is_approved] for op in (Op.UPDATE, Op.DELETE)]
     return [waiting, *by_op, *([d for d in waiting if d.wave == name] for name in sorted(sets))]
 
 

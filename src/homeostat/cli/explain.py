@@ -122,13 +122,18 @@ class _Chain:
         return f"generation {metadata.get('generation', 0)}{by}"
 
     def _observed(self) -> str:
+        from homeostat.model.clock import parse_time
+
         seen = self.status.get("observedGeneration")
         if seen is None:
             return "never: no loop has looked at it. Is its provider on?"
-        entries = self.obj["metadata"].get("managedFields") or ()
-        times = [e["time"] for e in entries if e.get("manager") == _REPORTER and e.get("subresource") and e.get("time")]
         current = "the present one" if seen == self.obj["metadata"].get("generation") else "not yet the present one"
-        return f"generation {seen}, {current}" + (f"; last change reported {max(times)}" if times else "")
+        said = f"generation {seen}, {current}"
+        if not (text := self.status.get("observedAt")):
+            return said
+        at = parse_time(text)
+        looked = max(at, self.view.passes.get(self.ref.kind, 0.0))
+        return f"{said}; looked at {ago(self.view.now - looked)} ago, and found so since {text}"
 
     def _difference(self) -> Iterator[str]:
         if self.drift is None:

@@ -15,6 +15,8 @@ from homeostat.cli.kinds import Kind
 from homeostat.guards.gate import DEFAULT, PolicyGate
 from homeostat.guards.keeper import is_built_in, readable_policy
 from homeostat.guards.policy import GROUP, KIND, VERSION
+from homeostat.loop.changesets import last_write
+from homeostat.loop.election import LAST_PASS, NAMESPACE, PREFIX
 from homeostat.loop.fleet import Cause, Drift, Fleet, Halt, Hold, Op, Phase, Ref
 from homeostat.model.clock import parse_time
 from homeostat.model.conditions import find_condition
@@ -38,6 +40,7 @@ class View:
     fleets: dict[str, Fleet] = field(default_factory=dict)
     objects: dict[Ref, Object] = field(default_factory=dict)
     kinds: dict[str, Kind] = field(default_factory=dict)
+    passes: dict[str, float] = field(default_factory=dict)  # by kind: when the last whole pass of its loop began
 
     def fleet(self, kind: str, namespace: str, labels: Mapping[str, str]) -> Fleet:
         """The fleet of a resource."""
@@ -60,6 +63,8 @@ class View:
         found = {}
         for policy in self.policies_of(fleet):
             for said in (policy.get("status") or {}).get("halts") or ():
+                if said.get("fleet") not in (None, "", fleet.name):
+                    continue  # the policy guards others, too
                 halt = Halt(
                     said["guard"],
                     said["reason"],
@@ -85,11 +90,22 @@ async def look(client: Client, kinds: Iterable[Kind]) -> View:
         known[name] = readable_policy(policy)
     chosen = list(kinds)
     listed = await asyncio.gather(*(kind.on(client).list() for kind in chosen))
+    view.passes = await _passes(client)
     for kind, objects in zip(chosen, listed, strict=True):
         view.kinds[kind.name] = kind
         for obj in objects:
             _enter(view, kind, obj)
     return view
+
+
+async def _passes(client: Client) -> dict[str, float]:
+    """When the last whole pass over each kind ended, as its loop tells with its lease; nothing for who may not read that."""
+    try:
+        leases = await client.kind("coordination.k8s.io/v1", "Lease").list(namespace=NAMESPACE)
+    except ApiError:
+        return {}
+    told = {one["metadata"]["name"]: (one["metadata"].get("annotations") or {}).get(LAST_PASS) for one in leases}
+    return {name.removeprefix(PREFIX): parse_time(at) for name, at in told.items() if at and name.startswith(PREFIX)}
 
 
 async def _policies(client: Client) -> Sequence[Object]:
@@ -116,7 +132,7 @@ def _enter(view: View, kind: Kind, obj: Object) -> None:
     if ready is not None and ready.get("reason") == "Unreadable":
         fleet.unknown[ref] = ready.get("message", "")
     elif ready is not None and ready.get("reason") == "Unhealthy":
-        fleet.unhealthy.add(ref)
+        fleet.unhealthy[ref] = last_write(obj["metadata"]).name
     drift = drift_of(ref, obj)
     if drift is not None:
         fleet.drifts[ref] = drift
@@ -146,6 +162,7 @@ def drift_of(ref: Ref, obj: Object) -> Drift | None:
         attempts=line.get("attempts", 0),
         failures=line.get("failures", 0),
         reversals=tuple(parse_time(t) for t in status.get("reversals") or ()),
+        approved=line.get("approved", ""),
     )
 
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from homeostat.cli.manifests import Document
-from homeostat.loop.controller import CHANGE_SET
 from homeostat.loop.diff import NOTHING, Change, Diff, Item, Path
 from homeostat.loop.fleet import Cause, Op
 from homeostat.loop.observation import ABSENT
 from homeostat.loop.render import Pattern, render, sensitive_paths
 from homeostat.model.errors import ApiError
+from homeostat.model.protocol import CHANGE_SET, DELETION_CHANGE_SET
 from homeostat.model.schema import Schema
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ Object = dict[str, Any]
 
 MANAGER = "homeostat-cli"
 """The field manager of what people apply by the command line."""
-CHANGE_SET_HEADER = "Homeostat-Change-Set"
 SIGNS = {Op.CREATE: "+", Op.UPDATE: "~", Op.DELETE: "-"}
 
 _SERVERS = (
@@ -56,6 +55,7 @@ class Step:
     diff: Diff = NOTHING
     sensitive: frozenset[Pattern] = frozenset()
     error: str = ""
+    kept: bool = False  # whether the loop keeps things of its kind
 
     @property
     def op(self) -> Op | None:
@@ -303,7 +303,11 @@ async def _write(client: Client, plan: Plan, step: Step, force: bool) -> None:
     try:
         if step.op is Op.DELETE:
             assert step.live is not None
-            await handle.delete(step.document.name, namespace=step.namespace, uid=step.live["metadata"]["uid"])
+            name, same = step.document.name, {"uid": step.live["metadata"]["uid"]}
+            if step.kept:  # it stays until it is cleaned up, and has to tell by whom it was deleted
+                note = {"metadata": {**same, "annotations": {DELETION_CHANGE_SET: plan.change_set}}}
+                await handle.patch(name, note, namespace=step.namespace, field_manager=MANAGER)
+            await handle.delete(name, namespace=step.namespace, **same)
         else:
             await handle.apply(
                 declared(step, plan.change_set), field_manager=MANAGER, force=force, namespace=step.namespace

@@ -26,6 +26,8 @@ async def plan_and_verdict(
     plan = await make_plan(client, documents, force=force, prune=prune)
     types = {(step.document.api_version, step.document.kind) for step in plan.changes}
     kept = [k for k in await served_kinds(client) if k.kept and (k.api_version, k.kind) in types]
+    for step in plan.changes:
+        step.kept = any((k.api_version, k.kind) == (step.document.api_version, step.document.kind) for k in kept)
     return plan, judge_plan(await look(client, kept), plan)
 
 

@@ -17,10 +17,12 @@ import click
 
 from homeostat.cli import give_up_output
 from homeostat.cli.allow import Allowed, loop_options
+from homeostat.cli.logs import Format, configure, log_options
 
 if TYPE_CHECKING:
     from homeostat.api.server import Listen, Server
     from homeostat.cli.controllers import Loop
+    from homeostat.guards.policy import Alert
 
 DEFAULT_DATA = "~/.homeostat"
 LOOP_USER = "system:homeostat:loop"
@@ -62,14 +64,20 @@ def _directory(ctx: click.Context, param: click.Parameter, value: str) -> Path:
     help="Port 0 takes a free one; host 0.0.0.0 or [::] listens on every address.",
 )
 @click.option("--demo", is_flag=True, help="Add a live example to look at.")
+@click.option("--no-loop", "alone", is_flag=True, help="Serve the API only: a loop runs elsewhere, or none does.")
 @loop_options
+@log_options
 def command(
     data: Path,
     listen: str,
     demo: bool,
+    alone: bool,
     allow: tuple[str, ...],
     own: tuple[str, ...],
     enforce: bool,
+    alerts: tuple[Alert, ...],
+    log_format: Format,
+    log_level: str,
 ) -> None:
     """Start a control plane and serve until interrupted.
 
@@ -86,17 +94,18 @@ def command(
     from homeostat.api.server import CannotListen, Listen
     from homeostat.store import Full, StoreError
 
-    # With nothing to keep, no loop runs: `homeostat controllers` can run one elsewhere, at any time.
-    allowed = Allowed.parse(allow, own) if allow or own or enforce else None
+    if alone and (allow or own or enforce or alerts):
+        raise click.UsageError("--no-loop: the other options are for a loop here; leave it out, or them")
+    allowed = None if alone else Allowed.parse(allow, own)
     _hold_standard_streams()
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    configure(log_format, log_level)
     try:
         where = Listen.parse(listen)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--listen") from None
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_serve(data, where, demo, allowed, enforce))
+            runner.run(_serve(data, where, demo, allowed, enforce, alerts))
     except CannotListen as error:
         raise click.ClickException(f"{error}. Where to listen is said with --listen") from None
     except Full:
@@ -114,7 +123,9 @@ def _hold_standard_streams() -> None:
     os.close(descriptor)
 
 
-async def _serve(data: Path, where: Listen, demo: bool, allowed: Allowed | None, enforce: bool) -> None:
+async def _serve(
+    data: Path, where: Listen, demo: bool, allowed: Allowed | None, enforce: bool, alerts: tuple[Alert, ...]
+) -> None:
     from homeostat.api.server import Server
 
     stop = asyncio.Event()
@@ -135,7 +146,7 @@ async def _serve(data: Path, where: Listen, demo: bool, allowed: Allowed | None,
             example = Demo(server)
             await example.start()
         _greet(server, demo, _loop_line(allowed, enforce))
-        loop_inside = None if allowed is None else await _loop(server, allowed, enforce)
+        loop_inside = None if allowed is None else await _loop(server, allowed, enforce, alerts)
         await stop.wait()
         if loop_inside is not None:
             await loop_inside.stop()
@@ -145,14 +156,16 @@ async def _serve(data: Path, where: Listen, demo: bool, allowed: Allowed | None,
         await server.stop()
 
 
-async def _loop(server: Server, allowed: Allowed, enforce: bool) -> Loop:
+async def _loop(server: Server, allowed: Allowed, enforce: bool, alerts: tuple[Alert, ...]) -> Loop:
     """The loop in this process. It begins after the server is ready: nobody waits for it."""
     from homeostat.api.local import local_client
     from homeostat.cli.controllers import Loop, mode_of
+    from homeostat.cli.identity import EMBEDDED
 
     await asyncio.to_thread(allowed.load)
     client = local_client(server.plane, LOOP_USER)
-    loop = Loop(client, allowed.providers(server.data), mode_of(enforce))
+    loop = Loop(client, allowed.providers(server.data), mode_of(enforce), EMBEDDED, alerts)
+    server.plane.more_metrics.append(loop.metrics.text)
     loop.begin()
     return loop
 

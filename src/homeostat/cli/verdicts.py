@@ -10,8 +10,9 @@ from homeostat.cli.fleets import View
 from homeostat.cli.planning import Plan, Step
 from homeostat.cli.show import count
 from homeostat.guards import decide
+from homeostat.guards.grants import counted
 from homeostat.guards.policy import Mode
-from homeostat.loop.fleet import Cause, Drift, Fleet, Halt, Op, Ref
+from homeostat.loop.fleet import Cause, Drift, Fleet, Grant, Halt, Op, Ref
 
 PASSING = frozenset(("cap", "canary", "domain", "backoff"))
 """Guards whose holds pass by themselves, as waves are verified and time goes by."""
@@ -28,6 +29,13 @@ class FleetVerdict:
     later: int = 0  # in waves behind
     held: dict[str, tuple[int, str]] = field(default_factory=dict)  # by guard: how many, and why
     halts: list[Halt] = field(default_factory=list)
+    asked: dict[str, Grant] = field(default_factory=dict)  # what the plan changes and deletes, by kind
+    approvable: bool = False  # an approval of the whole change set lets more of it through
+
+    @property
+    def stopped(self) -> int:
+        """How much of it does not go on by itself."""
+        return sum(number for number, _ in self.held.values())
 
     @property
     def open(self) -> bool:
@@ -41,9 +49,8 @@ class FleetVerdict:
             told.append(f"{self.now} at once")
         if self.later:
             told.append(f"{self.later} in waves behind, each as soon as the one before is verified")
-        held = sum(number for number, _ in self.held.values())
-        if held:
-            told.append(f"{held} held")
+        if self.stopped:
+            told.append(f"{self.stopped} held")
         yield f"  {self.fleet} ({count(self.size, 'resource')}, {self.mode}): {'; '.join(told) or 'nothing to do'}"
         halting = {halt.guard for halt in self.halts}
         for halt in self.halts:
@@ -62,6 +69,7 @@ class FleetVerdict:
             "later": self.later,
             "held": [{"guard": g, "count": n, "reason": r} for g, (n, r) in self.held.items()],
             "halts": [{"guard": h.guard, "reason": h.reason, "plan": h.plan} for h in self.halts],
+            "approvable": self.approvable,
         }
 
 
@@ -74,7 +82,18 @@ def judge_plan(view: View, plan: Plan) -> list[FleetVerdict]:
     for step in plan.changes:
         if (fleet := _declare(view, plan, step)) is not None:
             touched[fleet.name] = fleet
-    return [judge(view, fleet) for fleet in touched.values()]
+    return [_judge_with(view, fleet, plan.change_set) for fleet in touched.values()]
+
+
+def _judge_with(view: View, fleet: Fleet, change_set: str) -> FleetVerdict:
+    """The verdict, and whether it is another one where the change set carries its approval."""
+    found = judge(view, fleet)
+    found.asked = counted(drift for drift in fleet.drifts.values() if drift.change_set == change_set)
+    if found.asked and found.stopped:
+        fleet.grants[change_set] = Grant(*map(sum, zip(*found.asked.values(), strict=True)))
+        found.approvable = judge(view, fleet).stopped < found.stopped
+        del fleet.grants[change_set]
+    return found
 
 
 def judge(view: View, fleet: Fleet) -> FleetVerdict:

@@ -31,7 +31,7 @@ from homeostat.client.client import Client, Reply
 from homeostat.client.discovery import Served
 from homeostat.client.informer import Change, Informer, NotSynced
 from homeostat.client.kubeconfig import ConfigError
-from homeostat.client.objects import Key, Metadata, OwnerReference
+from homeostat.client.objects import Key, Metadata, OwnerReference, Packed
 from homeostat.client.resource import Listing, Resource
 from homeostat.client.transport import Answer, Transport, Unreachable
 from homeostat.client.watch import Event, Watch
@@ -48,6 +48,7 @@ __all__ = [
     "Metadata",
     "NotSynced",
     "OwnerReference",
+    "Packed",
     "Reply",
     "Resource",
     "Served",

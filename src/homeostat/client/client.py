@@ -6,8 +6,8 @@ import asyncio
 import os
 import platform
 import random
-import weakref
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
+from functools import lru_cache
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar, overload
 from urllib.parse import urlencode
@@ -36,7 +36,6 @@ CONCURRENCY = 128
 """How many requests of one client are under way at a time; watches not counted."""
 
 
-
 class Reply(NamedTuple):
     """A whole answer of a request that succeeded."""
 
@@ -53,8 +52,10 @@ class Client:
     """Talks to one server. Use it in the event loop it was first used in, and close it: `async with` does.
 
     `namespace` is where objects of namespaced kinds are looked for when nobody says otherwise. `timeout` is in seconds
-    for one try of a request. `source` gives the jitter of retries: hand in a seeded `random.Random` to repeat them.
-    `headers` go with every request, such as the change set that all its writes belong to.
+    for one try of a request; None waits for as long as it takes, for a server from which no answer can get lost.
+    `source` gives the jitter of retries: hand in a seeded `random.Random` to repeat them. `headers` go with every
+    request, such as the change set that all its writes belong to. `streams_lists=False` has informers read by lists, which costs less
+    where no network lies between.
     """
 
     def __init__(
@@ -63,14 +64,16 @@ class Client:
         *,
         namespace: str = kubeconfig.DEFAULT_NAMESPACE,
         user_agent: str = "",
-        timeout: float = REQUEST_SECONDS,
+        timeout: float | None = REQUEST_SECONDS,
         attempts: int = ATTEMPTS,
         concurrency: int = CONCURRENCY,
         source: random.Random | None = None,
         headers: Mapping[str, str] | None = None,
+        streams_lists: bool = True,
     ) -> None:
         self.namespace = namespace
         self.timeout = timeout
+        self.streams_lists = streams_lists
         self.random = source or random.Random()
         self.discovery = Discovery(self._document)
         self.user_agent = user_agent or default_user_agent()
@@ -78,7 +81,7 @@ class Client:
         self._headers = tuple((headers or {}).items())
         self._attempts = max(1, attempts)
         self._turns = asyncio.Semaphore(concurrency)
-        self._informers: weakref.WeakSet[Informer[Any]] = weakref.WeakSet()
+        self._informers: dict[tuple[str, str], list[Informer[Any]]] = {}
 
     @classmethod
     def from_kubeconfig(
@@ -120,7 +123,7 @@ class Client:
 
     async def close(self) -> None:
         """Ends the informers and whatever else is open."""
-        for informer in list(self._informers):
+        for informer in [one for those in self._informers.values() for one in those]:
             await informer.stop()
         await self._transport.close()
 
@@ -165,14 +168,18 @@ class Client:
         was lost on the way. Raises `ApiError` where the server refuses and `Unreachable` where it does not answer.
         """
         repeat = method == "GET" if idempotent is None else idempotent
-        backoff = Backoff(source=self.random)
+        backoff: Backoff | None = None
         for left in range(self._attempts - 1, -1, -1):
             try:
-                async with self._turns:
+                await self._turns.acquire()
+                try:
                     return await self._once(method, path, params, body, content_type, accept)
+                finally:
+                    self._turns.release()
             except Unreachable as error:
                 if not left or (error.sent and not repeat):
                     raise
+                backoff = backoff or Backoff(source=self.random)
                 pause = backoff.next()
             except ApiError as error:
                 told = error.retry_after
@@ -180,6 +187,7 @@ class Client:
                     raise
                 if errors.is_expired(error) and left < self._attempts - 1:
                     raise  # a revision that has not come after a moment is not about to
+                backoff = backoff or Backoff(source=self.random)
                 pause = max(told, 0) + backoff.next()
             await asyncio.sleep(pause)
         raise AssertionError("the last try returns or raises")
@@ -187,70 +195,79 @@ class Client:
     async def _once(
         self, method: str, path: str, params: Mapping[str, str] | None, body: Any, content_type: str, accept: str
     ) -> Reply:
-        try:
-            async with asyncio.timeout(self.timeout):
-                answer = await self._send(method, path, params, body, content_type, accept)
-                try:
-                    received = await answer.read()
-                finally:
-                    answer.close()
-        except TimeoutError:
-            raise Unreachable(f"{method} {path} was not answered within {self.timeout:g} s") from None
-        if answer.status >= 400:
-            raise errors.from_answer(answer.status, answer.headers, received)
-        return Reply(answer.status, answer.headers, received)
+        asked = self._send(method, path, params, body, content_type, accept)
+        if self.timeout is None:  # a deadline that nobody set would cost a quarter of a read in process
+            reply = await _whole(asked)
+        else:
+            try:
+                async with asyncio.timeout(self.timeout):
+                    reply = await _whole(asked)
+            except TimeoutError:
+                raise Unreachable(f"{method} {path} was not answered within {self.timeout:g} s") from None
+        if reply.status >= 400:
+            raise errors.from_answer(reply.status, reply.headers, reply.body)
+        return reply
 
     async def stream(self, path: str, params: Mapping[str, str]) -> Answer:
         """Opens a stream of a GET and gives it when it has begun; tried once. The caller closes it."""
+        seconds = REQUEST_SECONDS if self.timeout is None else self.timeout
         try:
-            async with asyncio.timeout(self.timeout):
-                answer = await self._send("GET", path, params, None, JSON)
+            async with asyncio.timeout(seconds):
+                answer = await self._send("GET", path, params, None, JSON, JSON)
                 if answer.status < 400:
                     return answer
-                try:
-                    received = await answer.read()
-                finally:
-                    answer.close()
+                refusal = await _read(answer)
         except TimeoutError:
-            raise Unreachable(f"the watch of {path} did not begin within {self.timeout:g} s") from None
-        raise errors.from_answer(answer.status, answer.headers, received)
+            raise Unreachable(f"the watch of {path} did not begin within {seconds:g} s") from None
+        raise errors.from_answer(refusal.status, refusal.headers, refusal.body)
 
-    async def _send(
-        self,
-        method: str,
-        path: str,
-        params: Mapping[str, str] | None,
-        body: Any,
-        content_type: str,
-        accept: str = JSON,
-    ) -> Answer:
-        target = f"{path}?{urlencode(params)}" if params else path
-        headers = [("Accept", accept), ("User-Agent", self.user_agent), *self._headers]
-        data = b""
-        if body is not None:
-            data = body if isinstance(body, bytes) else orjson.dumps(body)
-            headers.append(("Content-Type", content_type))
-        return await self._transport.send(method, target, headers, data)
+    def _send(
+        self, method: str, path: str, params: Mapping[str, str] | None, body: Any, content_type: str, accept: str
+    ) -> Coroutine[Any, Any, Answer]:
+        target = f"{path}?{_query(tuple(params.items()))}" if params else path
+        headers = (("Accept", accept), ("User-Agent", self.user_agent), *self._headers)
+        if body is None:
+            return self._transport.send(method, target, headers, b"")
+        data = body if isinstance(body, bytes) else orjson.dumps(body)
+        return self._transport.send(method, target, (*headers, ("Content-Type", content_type)), data)
 
     # Reading what was written
 
     def follow(self, informer: Informer[Any]) -> None:
         """Tells an informer of the writes that go through this client from now on."""
-        self._informers.add(informer)
+        self._informers.setdefault(informer.of, []).append(informer)
 
     def unfollow(self, informer: Informer[Any]) -> None:
         """Ends that."""
-        self._informers.discard(informer)
+        if informer in (those := self._informers.get(informer.of, [])):
+            those.remove(informer)
 
-    def wrote(self, api_version: str, kind: str, obj: dict[str, Any]) -> None:
-        """A write was answered with this object."""
-        for informer in tuple(self._informers):
-            informer.wrote(api_version, kind, obj)
+    def wrote(self, api_version: str, kind: str, obj: dict[str, Any], body: bytes = b"") -> None:
+        """A write was answered with this object; `body` is the answer itself."""
+        for informer in tuple(self._informers.get((api_version, kind), ())):
+            informer.wrote(obj, body)
 
     def removed(self, api_version: str, kind: str, namespace: str, name: str, uid: str) -> None:
         """A deletion was answered with success: nothing is left of the object."""
-        for informer in tuple(self._informers):
-            informer.removed(api_version, kind, namespace, name, uid)
+        for informer in tuple(self._informers.get((api_version, kind), ())):
+            informer.removed(namespace, name, uid)
+
+
+async def _whole(asked: Coroutine[Any, Any, Answer]) -> Reply:
+    return await _read(await asked)
+
+
+async def _read(answer: Answer) -> Reply:
+    try:
+        return Reply(answer.status, answer.headers, await answer.read())
+    finally:
+        answer.close()
+
+
+@lru_cache(256)
+def _query(params: tuple[tuple[str, str], ...]) -> str:
+    """Of a watch or a write much the same each time."""
+    return urlencode(params)
 
 
 def default_user_agent() -> str:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 from urllib.parse import quote
 
 from homeostat.model.errors import ApiError
+
+_plain = re.compile("[A-Za-z0-9._-]*").fullmatch
+_NAME_SAFE = ":@!$&'()*+,;="
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,19 +26,21 @@ class Served:
     namespaced: bool
     verbs: frozenset[str] = frozenset()
     subresources: frozenset[str] = field(default_factory=frozenset)
+    categories: frozenset[str] = frozenset()
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
         """The path of a collection, an object or a subresource of one."""
-        parts = [group_path(self.api_version)]
-        if namespace:
-            parts += ("namespaces", quote(namespace, safe=""))
-        parts.append(self.plural)
+        path = _collection(self.api_version, self.plural, namespace)
         if name:
             # A name is one segment, whatever it holds; RBAC names have colons, which may stand as they are.
-            parts.append(quote(name, safe=":@!$&'()*+,;="))
-        if subresource:
-            parts.append(subresource)
-        return "/".join(parts)
+            path = f"{path}/{name if _plain(name) else quote(name, safe=_NAME_SAFE)}"
+        return f"{path}/{subresource}" if subresource else path
+
+
+@lru_cache(1024)
+def _collection(api_version: str, plural: str, namespace: str) -> str:
+    room = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
+    return f"{group_path(api_version)}{room}/{plural}"
 
 
 def group_path(api_version: str) -> str:
@@ -49,19 +56,24 @@ class Discovery:
         self._known: dict[str, dict[str, Served]] = {}
         self._asking: dict[str, asyncio.Lock] = {}
 
+    def known(self, api_version: str, kind: str) -> Served | None:
+        """The kind, where it was found before."""
+        kinds = self._known.get(api_version)
+        return kinds.get(kind) if kinds is not None else None
+
     async def find(self, api_version: str, kind: str) -> Served:
         """The kind; a miss asks the server anew, for definitions come and go.
 
         Raises `ApiError` 404 where there is none.
         """
-        found = self._known.get(api_version, {}).get(kind)
+        found = self.known(api_version, kind)
         if found is not None:
             return found
         before = self._known.get(api_version)
         async with self._asking.setdefault(api_version, asyncio.Lock()):
             if self._known.get(api_version) is before:  # else somebody asked while this one waited
                 await self._refresh(api_version, kind)
-        found = self._known.get(api_version, {}).get(kind)
+        found = self.known(api_version, kind)
         if found is None:
             raise no_match(api_version, kind)
         return found
@@ -95,6 +107,7 @@ def _kinds(api_version: str, resources: Any) -> dict[str, Served]:
             bool(item.get("namespaced")),
             frozenset(item.get("verbs") or ()),
             frozenset(subresources.get(item["name"], ())),
+            frozenset(item.get("categories") or ()),
         )
         for item in resources
         if "/" not in item["name"]

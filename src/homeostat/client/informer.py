@@ -68,7 +68,7 @@ class Informer(Generic[T]):
         self._handlers: list[Callable[[Key], None]] = []
         self._synced = asyncio.Event()
         self._progress = asyncio.Event()
-        self._streams_lists = True
+        self._streams_lists = resource.client.streams_lists
         self._namespaced = True
         self._task: asyncio.Task[None] | None = None
         self.problem: Exception | None = None
@@ -195,27 +195,38 @@ class Informer(Generic[T]):
 
     # What was written through the same client
 
-    def wrote(self, api_version: str, kind: str, obj: dict[str, Any]) -> None:
-        """Takes in an object that the server answered a write with."""
-        if self._concerns(api_version, kind, obj["metadata"].get("namespace", "")):
-            made = self._resource.form.from_dict(obj, api_version, kind)
-            key = self._resource.form.identity(made).key
-            if not self._fields.names <= {"metadata.name", "metadata.namespace"}:
-                return
-            named = {"metadata.name": key.name, "metadata.namespace": key.namespace}
-            if self._labels.matches(self._resource.form.labels(made)) and self._fields.matches(named):
-                self._tell(self._cache.put(made))
-            elif key in self._cache:
-                self._tell(self._cache.leave(made))
+    @property
+    def of(self) -> tuple[str, str]:
+        """apiVersion and kind of what it follows."""
+        return self._resource.api_version, self._resource.kind
 
-    def removed(self, api_version: str, kind: str, namespace: str, name: str, uid: str) -> None:
+    def wrote(self, obj: dict[str, Any], body: bytes = b"") -> None:
+        """Takes in an object that the server answered a write with, by these bytes."""
+        if not self._concerns(obj["metadata"].get("namespace", "")):
+            return
+        if not self._fields.names <= {"metadata.name", "metadata.namespace"}:
+            return
+        form = self._resource.form
+        made = self._decode(body) if body and not form.plain else form.from_dict(obj, *self.of)
+        key = form.identity(made).key
+        if self._selects(key, made):
+            self._tell(self._cache.put(made))
+        elif key in self._cache:
+            self._tell(self._cache.leave(made))
+
+    def _selects(self, key: Key, made: T) -> bool:
+        if not (self._which.labels or self._which.fields):
+            return True
+        named = {"metadata.name": key.name, "metadata.namespace": key.namespace}
+        return self._labels.matches(self._resource.form.labels(made)) and self._fields.matches(named)
+
+    def removed(self, namespace: str, name: str, uid: str) -> None:
         """Takes in that an object is gone."""
-        if self._concerns(api_version, kind, namespace):
+        if self._concerns(namespace):
             self._tell(self._cache.remove(Key(namespace, name), uid))
 
-    def _concerns(self, api_version: str, kind: str, namespace: str) -> bool:
-        mine = (self._resource.api_version, self._resource.kind) == (api_version, kind)
-        return mine and (not self._which.namespace or namespace == self._which.namespace)
+    def _concerns(self, namespace: str) -> bool:
+        return not self._which.namespace or namespace == self._which.namespace
 
     # Following
 

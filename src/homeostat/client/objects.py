@@ -74,33 +74,99 @@ class _Head(msgspec.Struct):
     metadata: Metadata
 
 
+class Packed(msgspec.Struct, frozen=True, gc=False, weakref=False):
+    """An object as the bytes that it came as, and beside them what programs look at without opening it.
+
+    For large collections that are rarely looked into: an informer of these takes a fifth of the memory.
+    """
+
+    key: Key
+    uid: str
+    revision: str
+    generation: int
+    owner: str
+    """The uid of who controls it; empty where nobody does."""
+    deleting: bool
+    mark: int
+    """Another when generation, labels, annotations or the wish to delete it are; the same, within a process, while none is."""
+    body: bytes
+    api_version: str
+    kind: str
+
+    def load(self) -> dict[str, Any]:
+        """The object, decoded anew: it is the caller's own."""
+        found: dict[str, Any] = _named(orjson.loads(self.body), self.api_version, self.kind)
+        return found
+
+
+class _Owner(msgspec.Struct):
+    uid: str = ""
+    controller: bool = False
+
+
+class _Facts(msgspec.Struct, rename="camel"):
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    deletion_timestamp: str | None = None
+    labels: msgspec.Raw = msgspec.Raw(b"")
+    annotations: msgspec.Raw = msgspec.Raw(b"")
+    owner_references: list[_Owner] | None = None
+
+
+class _FactsOf(msgspec.Struct):
+    metadata: _Facts
+
+
+_facts = msgspec.json.Decoder(_FactsOf)
+
+
+def _pack(body: bytes, api_version: str, kind: str) -> Packed:
+    head = _facts.decode(body).metadata
+    return Packed(
+        Key(head.namespace, head.name),
+        head.uid,
+        head.resource_version,
+        head.generation,
+        next((owner.uid for owner in head.owner_references if owner.controller), "") if head.owner_references else "",
+        head.deletion_timestamp is not None,
+        hash((head.uid, head.generation, head.deletion_timestamp, bytes(head.labels), bytes(head.annotations))),
+        body,
+        api_version,
+        kind,
+    )
+
+
 class Form(Generic[T]):
     """How the objects of one handle are decoded and encoded.
 
-    `form` is `dict`, or a Struct type with a field `metadata: Metadata`. A Struct drops what it does not declare: write
-    such kinds with `apply` and `patch`, which leave the rest alone, rather than with `replace`.
+    `form` is `dict`, `Packed`, or a Struct type with a field `metadata: Metadata`. Such a Struct drops what it does not declare:
+    write such kinds with `apply` and `patch`, which leave the rest alone, rather than with `replace`.
     """
 
     def __init__(self, form: type[T]) -> None:
         self.plain = form is dict
-        self._decode = None if self.plain else msgspec.json.Decoder(form)
+        self._packed = form is Packed
+        self._decode = None if self.plain or self._packed else msgspec.json.Decoder(form)
         self._form = form
 
     def decode(self, body: bytes, api_version: str = "", kind: str = "") -> T:
         """One object; what lacks them, as the items of a list do, is given apiVersion and kind."""
-        if self._decode is None:
-            return cast(T, _named(orjson.loads(body), api_version, kind))
-        return self._decode.decode(body)
+        if self._decode is not None:
+            return self._decode.decode(body)
+        return cast(T, _pack(body, api_version, kind) if self._packed else _named(orjson.loads(body), api_version, kind))
 
     def from_dict(self, obj: dict[str, Any], api_version: str, kind: str) -> T:
         """The same for what is decoded already."""
         if self.plain:
             return cast(T, _named(obj, api_version, kind))
-        return msgspec.convert(obj, self._form)
+        return cast(T, _pack(orjson.dumps(obj), api_version, kind)) if self._packed else msgspec.convert(obj, self._form)
 
     def to_dict(self, obj: T | dict[str, Any], api_version: str, kind: str) -> dict[str, Any]:
         """An object as a dict of its own, with apiVersion and kind filled in."""
-        built = dict(obj) if isinstance(obj, dict) else msgspec.to_builtins(obj)
+        built = dict(obj) if isinstance(obj, dict) else obj.load() if isinstance(obj, Packed) else msgspec.to_builtins(obj)
         return cast(dict[str, Any], _named(built, api_version, kind))
 
     def identity(self, obj: T) -> Identity:
@@ -109,11 +175,16 @@ class Form(Generic[T]):
             meta = obj["metadata"]
             key = Key(meta.get("namespace", ""), meta["name"])
             return Identity(key, meta.get("uid", ""), meta.get("resourceVersion", ""))
+        if isinstance(obj, Packed):
+            return Identity(obj.key, obj.uid, obj.revision)
         typed = cast(_Head, obj).metadata
         return Identity(Key(typed.namespace, typed.name), typed.uid, typed.resource_version)
 
     def labels(self, obj: T) -> dict[str, str]:
         """The labels; empty where there are none."""
+        if isinstance(obj, Packed):
+            raw = bytes(_facts.decode(obj.body).metadata.labels)
+            return (orjson.loads(raw) if raw else None) or {}
         found = obj["metadata"].get("labels") if isinstance(obj, dict) else cast(_Head, obj).metadata.labels
         return found or {}
 

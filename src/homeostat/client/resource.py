@@ -66,7 +66,7 @@ class Resource(Generic[T]):
 
     async def get(self, name: str, *, namespace: str = "", subresource: str = "", resource_version: str = "") -> T:
         """One object. Raises `ApiError` with code 404 where there is none."""
-        params = _given(resourceVersion=resource_version)
+        params = {"resourceVersion": resource_version} if resource_version else {}
         reply = await self._call("GET", name, namespace, subresource, params)
         return self.form.decode(reply, self.api_version, self.kind)
 
@@ -246,7 +246,7 @@ class Resource(Generic[T]):
         `uid` and `resource_version` must hold, else 409: say them when you mean one very object.
         """
         body = _delete_options(propagation, uid, resource_version, grace_seconds, dry_run)
-        where = await self._where(namespace)
+        where = self._where(await self.served(), namespace)
         reply = await self._call("DELETE", name, where, "", {}, body)
         answer = _PLAIN.decode(reply)
         held = "deletionTimestamp" in (answer.get("metadata") or {})
@@ -271,16 +271,14 @@ class Resource(Generic[T]):
         """Deletes all that match, in one namespace. No selector selects nothing, unless `everything` is said."""
         if not (labels or fields or everything):
             raise ValueError("delete_collection needs a selector, or everything=True")
-        where = await self._where(namespace)
+        where = self._where(await self.served(), namespace)
         body = _delete_options(propagation, "", "", None, dry_run)
         await self._call("DELETE", "", where, "", _given(labelSelector=labels, fieldSelector=fields), body)
 
     # The way there
 
-    async def _where(self, namespace: str) -> str:
-        if not (await self.served()).namespaced:
-            return ""
-        return namespace or self.namespace or self.client.namespace
+    def _where(self, served: Served, namespace: str) -> str:
+        return (namespace or self.namespace or self.client.namespace) if served.namespaced else ""
 
     async def collection(self, namespace: str = "") -> str:
         """The path of the collection that list and watch read: of a namespace, or of all."""
@@ -298,8 +296,8 @@ class Resource(Generic[T]):
         *,
         patch: str = "",
     ) -> bytes:
-        served = await self.served()
-        path = served.path(await self._where(namespace), name, subresource)
+        served = self.client.discovery.known(self.api_version, self.kind) or await self.served()
+        path = served.path(self._where(served, namespace), name, subresource)
         return await self._request(method, path, params, body, patch)
 
     async def _request(
@@ -322,7 +320,7 @@ class Resource(Generic[T]):
         obj.setdefault("apiVersion", self.api_version)
         obj.setdefault("kind", self.kind)
         if not dry_run:
-            self.client.wrote(self.api_version, self.kind, obj)
+            self.client.wrote(self.api_version, self.kind, obj, reply)
         return self.form.from_dict(obj, self.api_version, self.kind)
 
 
@@ -331,7 +329,10 @@ def _given(**params: str) -> dict[str, str]:
 
 
 def _written(dry_run: bool, field_manager: str, field_validation: str) -> dict[str, str]:
-    return _given(dryRun="All" if dry_run else "", fieldManager=field_manager, fieldValidation=field_validation)
+    params = {"fieldManager": field_manager} if field_manager else {}
+    if dry_run or field_validation:
+        params |= _given(dryRun="All" if dry_run else "", fieldValidation=field_validation)
+    return params
 
 
 def _delete_options(

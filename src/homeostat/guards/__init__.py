@@ -46,13 +46,14 @@ from homeostat.guards.compose import combine, matching
 from homeostat.guards.policy import GuardPolicy, Mode, OnFailure, default_policy, definition, parse_policy, selects
 from homeostat.guards.runbook import runbook
 from homeostat.guards.status import status
-from homeostat.loop.fleet import Fleet, Hold, Ref, Verdict
+from homeostat.loop.fleet import Drift, Fleet, Hold, Ref, Verdict
 
 __all__ = [
     "GUARDS",
     "GuardPolicy",
     "Mode",
     "OnFailure",
+    "admits",
     "combine",
     "decide",
     "default_policy",
@@ -90,6 +91,19 @@ GUARDS: tuple[tuple[str, Judge], ...] = (
 )
 """Every guard and its name, in the order in which they judge."""
 
+CREATIONS: tuple[Judge, ...] = (
+    mode.judge,
+    freeze.judge,
+    window.judge,
+    unknown.judge,
+    flap.judge,
+    backoff.judge,
+    breaker.judge,
+    cap.judge,
+    invariant.judge_wave,
+)
+"""Those who have something to say of a creation, in their order. None needs to look at what else is open."""
+
 _since, _failures = attrgetter("since"), attrgetter("failures")
 
 
@@ -102,6 +116,14 @@ def decide(policy: GuardPolicy, fleet: Fleet, now: float) -> Verdict:
     for _, judge in GUARDS:
         judge(policy, fleet, verdict, now)
     return verdict
+
+
+def admits(policy: GuardPolicy, fleet: Fleet, creation: Drift, now: float) -> bool:
+    """Whether one creation may be made now, by itself: what it costs does not hang on how much else is open."""
+    verdict = Verdict(allowed=[creation])
+    for judge in CREATIONS:
+        judge(policy, fleet, verdict, now)
+    return bool(verdict.allowed)
 
 
 def explain(policy: GuardPolicy, fleet: Fleet, ref: Ref, now: float) -> list[tuple[str, Hold | None]]:

@@ -5,6 +5,9 @@ touches 1, then up to 4, then up to 20, then all. A failure, or a verdict that d
 set, and only that; the halt stays until nothing of the change set is open any more (it was corrected, or returned) or a
 person approves what is left of it.
 
+Verdicts can get lost, with the loop that waited for them. So what a change set made is asked again: while something of it
+is as declared and does not do its work, the rest of the change set is halted too, until that recovers.
+
 Repairs, where only reality changed, go without steps: they lead to what has been verified before. So do creations.
 """
 
@@ -30,21 +33,25 @@ from homeostat.loop.fleet import (
 
 GUARD = "canary"
 _CREATE, _DRIFT = Op.CREATE, Cause.DRIFT
-_NOT_YET = Hold(GUARD, "it waits until what its change set touched before is verified healthy")
+_COMING = "its change set is still coming in, and is judged as a whole"
+_NOT_YET = "it waits until what its change set touched before is verified healthy"
 
 
 def judge_health(policy: GuardPolicy, fleet: Fleet, verdict: Verdict, now: float) -> None:
     """Halts the change sets that did harm, and asks for their return where the policy wants it."""
     within = policy.canary.verify_within.total_seconds()
     suspects = {wave.change_set for wave in fleet.waves.values() if wave.failed or wave.overdue(now, within)}
-    suspects.update(halt.change_set for halt in fleet.halts.values() if halt.guard == GUARD)
+    suspects.update(halt.change_set for key, halt in fleet.halts.items() if key == f"{GUARD}/{halt.change_set}")
     suspects.discard("")
     for change_set in sorted(suspects):
         if any(d.wave == change_set for d in fleet.drifts.values()):
             _halt(policy, fleet, verdict, change_set, now)
-    if fleet.gathering:
-        coming = Hold(GUARD, "its change set is still coming in, and is judged as a whole")
-        verdict.sift(lambda d: coming if d.wave in fleet.gathering and d.op is not _CREATE else None)
+    if fleet.unhealthy:
+        for change_set in sorted({d.wave for d in verdict.allowed if d.cause is not _DRIFT and d.change_set}):
+            _wait_for_the_sick(fleet, verdict, change_set, now)
+    coming = {key: Hold(GUARD, _COMING, until) for key, until in fleet.gathering.items() if until > now}
+    if coming:
+        verdict.sift(lambda d: coming.get(d.wave) if d.op is not _CREATE else None)
 
 
 def judge_steps(policy: GuardPolicy, fleet: Fleet, verdict: Verdict, now: float) -> None:
@@ -58,6 +65,8 @@ def judge_steps(policy: GuardPolicy, fleet: Fleet, verdict: Verdict, now: float)
         if drift.op is not _CREATE and (refs := waiting.get(drift.wave)) is not None and not drift.in_flight:
             refs.append(drift.ref)
     rooms = {key: _room(policy, fleet, key, refs) for key, refs in waiting.items()}
+    within = policy.canary.verify_within.total_seconds()
+    not_yet = {key: Hold(GUARD, _NOT_YET, _late(fleet.waves.get(key), within)) for key in waiting}
 
     def judged(drift: Drift) -> Hold | None:
         key = drift.wave
@@ -65,7 +74,7 @@ def judge_steps(policy: GuardPolicy, fleet: Fleet, verdict: Verdict, now: float)
             return None
         room = rooms[key]
         rooms[key] = room - 1
-        return None if room > 0 else _NOT_YET
+        return None if room > 0 else not_yet[key]
 
     verdict.sift(judged)
 
@@ -90,6 +99,41 @@ def _halt(policy: GuardPolicy, fleet: Fleet, verdict: Verdict, change_set: str, 
     verdict.sift(lambda d: hold if d.wave == change_set else None)
     if policy.canary.on_failure is OnFailure.RETURN and not change_set.startswith(RETURN_PREFIX):
         verdict.returns.append(Return(change_set, reason))
+
+
+def _wait_for_the_sick(fleet: Fleet, verdict: Verdict, change_set: str, now: float) -> None:
+    """Halts what is left of a change set while something that it made, and that no wave waits for, is not healthy."""
+    wave = fleet.waves.get(change_set)
+    sick = [r for r, by in fleet.unhealthy.items() if by == change_set and not (wave and r in wave.members)]
+    if not sick:
+        return
+    key = f"{GUARD}/{change_set}/health"
+    plan, before = plan_hash(of_change_set(fleet, change_set)), fleet.halts.get(key)
+    if plan in verdict.used:
+        return
+    more = f" and {len(sick) - 1} more" if len(sick) > 1 else ""
+    reason = f"{min(sick)}{more} of change set {change_set} is as declared and not healthy"
+    hold = Hold(GUARD, reason, plan=plan)
+    rest = [d.ref for d in verdict.allowed if d.wave == change_set and not d.is_approved and d.op is not _CREATE]
+    if not rest:
+        return
+    verdict.halts[key] = Halt(
+        GUARD,
+        reason,
+        before.since if before else now,
+        plan,
+        "It goes on when that recovers. If it does not: correct the declaration, or go back to the last good one. To go on in "
+        f"spite of it: homeostat approve {plan}",
+        change_set,
+    )
+    waiting = set(rest)
+    verdict.sift(lambda d: hold if d.ref in waiting else None)
+
+
+def _late(wave: Wave | None, within: float) -> float:
+    """When the first verdict that a wave waits for is too late; 0 where it waits for none."""
+    first = min((acted.at for _, acted in wave.outstanding()), default=0.0) if wave else 0.0
+    return first + within + 1.0 if first else 0.0
 
 
 def _reason(policy: GuardPolicy, wave: Wave | None, change_set: str, now: float) -> str:

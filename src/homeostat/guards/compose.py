@@ -65,13 +65,16 @@ def combine(policies: Sequence[GuardPolicy], size: int) -> GuardPolicy:
         ),
         flap=Flap(reversals=min(p.flap.reversals for p in policies), within=max(p.flap.within for p in policies)),
         invariants=_all(p.invariants for p in policies),
+        health=_all(p.health for p in policies),
         windows=_all(p.windows for p in policies),
         deletion=Deletion(
             confirm_above=min(
                 share(p.cap if p.deletion.confirm_above is None else p.deletion.confirm_above, size) for p in policies
-            )
+            ),
+            grace=max(p.deletion.grace for p in policies),
         ),
         domains=min(p.domains for p in policies),
+        alerts=_all(p.alerts for p in policies),
     )
 
 

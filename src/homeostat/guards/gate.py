@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
+from homeostat.guards import health, invariant
 from homeostat.guards.backoff import delays
+from homeostat.guards.breaker import thresholds
 from homeostat.guards.compose import combine, matching
+from homeostat.guards.grants import Grants
 from homeostat.guards.policy import GuardPolicy, Mode, default_policy
-from homeostat.loop.fleet import Fleet, Verdict
+from homeostat.loop.fleet import Drift, Fleet, Unanswered, Verdict
 from homeostat.loop.queue import Backoff
 
 DEFAULT = "default/"
 """How the fleet is named that the default of its kind guards: `default/files.homeostat.dev`."""
 
 Judged = Callable[[Fleet, Verdict], None]
-"""Told of each verdict, right after it was given."""
+"""Told of each verdict, right after it was entered."""
 
 
 class PolicyGate:
@@ -22,16 +26,18 @@ class PolicyGate:
 
     `mode` is that of the defaults: Observe, so that a new kind reports and touches nothing until a person says otherwise.
     `built_in` are the defaults that people can see and change, by kind.
-    `approvals` are the plans that people approved and that were not used yet.
+    `approvals` are the plans that people approved and that were not used yet, `grants` the approvals that change sets carry.
     """
 
     def __init__(self, policies: Mapping[str, GuardPolicy] | None = None, mode: Mode = Mode.OBSERVE) -> None:
         self.policies = dict(policies or {})
         self.built_in: dict[str, GuardPolicy] = {}
         self.approvals: set[str] = set()
+        self.grants = Grants()
         self.listener: Judged | None = None
         self.mode = mode
         self._names: dict[str, tuple[str, ...]] = {}
+        self._stocked: dict[str, Fleet] = {}  # those that invariants are about
 
     def fleet_of(self, kind: str, namespace: str, labels: Mapping[str, str]) -> str:
         found = matching(self.policies, kind, namespace, labels)
@@ -54,15 +60,59 @@ class PolicyGate:
             found = self.built_in[kind] = default_policy(kind, self.mode)
         return found
 
+    def equip(self, fleet: Fleet) -> None:
+        declared = [(name, self.policies[name]) for name in self.names(fleet) if name in self.policies]
+        if not declared and fleet.name.startswith(DEFAULT):
+            declared = [(fleet.name, self._default(fleet.name.removeprefix(DEFAULT)))]
+        fleet.invariants = tuple(
+            invariant.check_of(one, fleet, partial(self._selected, name, fleet))
+            for name, policy in declared
+            for one in policy.invariants
+        )
+        fleet.health = tuple(health.check_of(one) for _, policy in declared for one in policy.health)
+        fleet.stock_since = fleet.passes_begun
+        if fleet.invariants:
+            self._stocked[fleet.name] = fleet
+        else:
+            fleet.observed.clear()
+            self._stocked.pop(fleet.name, None)
+
+    def _selected(self, name: str, but: Fleet | None = None) -> list[Fleet]:
+        """The fleets that a policy selects: more than one where others select a part of the same."""
+        stocked = self._stocked.values()
+        return [one for one in stocked if one is not but and name in (self.names(one) or (one.name,))]
+
+    def broken(self, name: str) -> list[str] | Unanswered | None:
+        """Which invariants of a policy are broken now, in words, or that it cannot be told; None where it has none."""
+        policy, fleets = self.policies.get(name), self._selected(name)
+        if policy is None:
+            policy, fleets = self.built_in.get(name), self._selected(DEFAULT + name)
+        if policy is None or not policy.invariants or not fleets:
+            return None
+        try:
+            return invariant.broken_now(policy.invariants, fleets)
+        except Unanswered as why:
+            return why
+
     def judge(self, fleet: Fleet, now: float) -> Verdict:
         from homeostat.guards import decide
 
         fleet.approvals = frozenset(self.approvals)
-        verdict = decide(self.policy(fleet), fleet, now)
+        self.grants.hand_out(fleet)
+        policy = self.policy(fleet)
+        fleet.limits = thresholds(policy)
+        return decide(policy, fleet, now)
+
+    def taken(self, fleet: Fleet, verdict: Verdict) -> None:
         self.approvals -= verdict.used
+        self.grants.taken(fleet, verdict)
         if self.listener is not None:
             self.listener(fleet, verdict)
-        return verdict
+
+    def admits(self, fleet: Fleet, drift: Drift, now: float) -> bool:
+        from homeostat.guards import admits
+
+        return admits(self.policy(fleet), fleet, drift, now)
 
     def backoff(self, fleet: Fleet) -> Backoff:
         return delays(self.policy(fleet))

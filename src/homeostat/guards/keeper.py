@@ -9,18 +9,23 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta
 
 from homeostat.client import Client, Key, Unreachable
 from homeostat.guards.gate import DEFAULT, PolicyGate
+from homeostat.guards.grants import Carried
 from homeostat.guards.policy import GROUP, KIND, VERSION, GuardPolicy, Mode, definition, parse_policy
 from homeostat.guards.status import status
 from homeostat.loop.engine import Engine
-from homeostat.loop.fleet import Fleet, Verdict
+from homeostat.loop.fleet import Fleet, Grant, Verdict
 from homeostat.model.errors import ApiError
-from homeostat.model.kinds import Column, InvalidSpec, KindInfo, Spec, crd_for, decode
+from homeostat.model.kinds import Column, InvalidSpec, KindInfo, Rule, Spec, crd_for, decode
+from homeostat.model.protocol import CHANGE_SET_NAME
+
+if TYPE_CHECKING:
+    from homeostat.guards.telling import Telling
 
 log = logging.getLogger("homeostat.guards")
 
@@ -31,12 +36,35 @@ REPORT_SECONDS = 0.5
 """How long a change of a policy's status waits for the next, so that a busy wave is not a storm of writes."""
 
 
-class ApprovalSpec(Spec):
-    """A person's yes to one exact plan. It is used up when it lets that plan through."""
+Many = Annotated[int, Meta(ge=0)]
 
-    plan: Annotated[str, Meta(pattern="^[0-9a-f]{16}$")]
-    """The hash that the halt, `homeostat plan` and the runbook print."""
+
+class Counts(Spec):
+    """How many existing things of a kind."""
+
+    changes: Many = 0
+    deletions: Many = 0
+
+
+class ChangeSetApproval(Spec):
+    """What a change set may do, as its author was shown it."""
+
+    name: Annotated[str, Meta(pattern=CHANGE_SET_NAME)]
+    """As `homeostat apply` and `homeostat history` print it."""
+    kinds: Annotated[dict[str, Counts], Meta(min_length=1, max_length=64)]
+    """By plural and group, such as `files.files.homeostat.dev`. What has more than this is not covered."""
+
+
+class ApprovalSpec(Spec):
+    """A person's yes to one exact plan, or to a change set that is about to come. It is good once."""
+
+    plan: Annotated[str, Meta(pattern="^[0-9a-f]{16}$")] | None = None
+    """The hash that the halt, `homeostat plan` and the runbook print. It is used up when it lets that plan through."""
+    change_set: ChangeSetApproval | None = None
+    """Covers the change set as it comes in. It counts as used from the first that it lets through."""
     reason: Annotated[str, Meta(max_length=1024)] = ""
+
+    rules = [Rule("!has(self.plan) || !has(self.changeSet)", message="an approval is for a plan or for a changeSet, not for both")]
 
 
 class ApprovalStatus(Spec):
@@ -53,7 +81,7 @@ APPROVAL_KIND = KindInfo(
     status=ApprovalStatus,
     scope="Cluster",
     categories=("homeostat",),
-    columns=(Column("Plan", ".spec.plan"), Column("Used", ".status.used", "boolean")),
+    columns=(Column("Plan", ".spec.plan"), Column("Change Set", ".spec.changeSet.name"), Column("Used", ".status.used", "boolean")),
 )
 
 
@@ -72,10 +100,14 @@ class Keeper:
         self._approvals = client.kind(APPROVAL_KIND.api_version, APPROVAL_KIND.kind)
         self._policy_copy = self._policies.informer()
         self._approval_copy = self._approvals.informer()
-        self._spent: set[str] = set()  # plans whose approvals were used, not yet said so
-        self._told: dict[str, tuple[Fleet, Verdict]] = {}
+        self._spent: set[str] = set()  # approvals that were used, by uid: the same plan may be approved anew
+        self._told: set[str] = set()  # policies of which there is something new to tell
+        self._unreadable: dict[str, str] = {}  # policies that cannot be read, and why
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._last: dict[str, dict[str, tuple[Fleet, Verdict]]] = {}  # by policy and fleet
+        self.telling: Telling | None = None
+        """Who tells people, once it is attached; it ends with the keeper."""
         gate.listener = self._judged
 
     async def start(self) -> None:
@@ -105,12 +137,15 @@ class Keeper:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+        if self.telling is not None:
+            await self.telling.stop()
         await self._policy_copy.stop()
         await self._approval_copy.stop()
 
     def _policy_changed(self, key: Key) -> None:
         obj = self._policy_copy.get(key.name)
         before = self._gate.policies.get(key.name), self._gate.built_in.get(key.name)
+        self._note_unreadable(key.name, obj)
         if obj is None:
             self._gate.policies.pop(key.name, None)
             self._gate.built_in.pop(key.name, None)
@@ -122,23 +157,48 @@ class Keeper:
         if self._engine is not None and after != before:  # our own reports come by here too
             self._engine.regroup()
 
+    def _note_unreadable(self, name: str, obj: dict[str, Any] | None) -> None:
+        problem = problem_of(obj) if obj is not None else ""
+        if problem != self._unreadable.get(name, ""):
+            self._unreadable[name] = problem
+            self._told.add(name)
+            self._wake.set()
+
     def _approval_changed(self, key: Key) -> None:
-        obj = self._approval_copy.get(key.name)
-        if obj is None or (obj.get("status") or {}).get("used"):
-            return
-        plan = obj["spec"]["plan"]
-        if plan not in self._spent:
-            self._gate.approvals.add(plan)
-            if self._engine is not None:
-                self._engine.decide_all()
+        """What is approved is what the objects say now: one that was taken back, or used, is good for nothing any more."""
+        there = {obj["metadata"]["uid"]: obj for obj in self._approval_copy.all()}
+        unused = {
+            uid: obj["spec"]
+            for uid, obj in there.items()
+            if uid not in self._spent and not (obj.get("status") or {}).get("used")
+        }
+        before, carried = self._gate.approvals, self._gate.grants.carried
+        self._gate.approvals = {spec["plan"] for spec in unused.values() if "plan" in spec}
+        fresh = {uid: _carried(spec["changeSet"]) for uid, spec in unused.items() if "changeSet" in spec and uid not in carried}
+        self._gate.grants.carried = {uid: one for uid, one in carried.items() if uid in there} | fresh
+        if self._engine is not None and (fresh or self._gate.approvals - before):
+            self._engine.decide_all()
 
     # What people are told
 
     def _judged(self, fleet: Fleet, verdict: Verdict) -> None:
-        self._spent |= verdict.used
+        if verdict.used:
+            of_them = (obj for obj in self._approval_copy.all() if obj["spec"].get("plan") in verdict.used)
+            self._spent.update(obj["metadata"]["uid"] for obj in of_them)
+        self._spent.update(self._gate.grants.used())
         for name in self._gate.names(fleet) or (fleet.name.removeprefix(DEFAULT),):
-            self._told[name] = (fleet, verdict)
-        if self._told or verdict.used:
+            self._last.setdefault(name, {})[fleet.name] = (fleet, verdict)
+            self._told.add(name)
+        self._wake.set()
+
+    def policy(self, name: str) -> dict[str, Any] | None:
+        """A policy as an object, as it was seen last."""
+        return self._policy_copy.get(name)
+
+    def report_again(self, name: str) -> None:
+        """What people were told of a policy's fleets has changed."""
+        if name in self._last:
+            self._told.add(name)
             self._wake.set()
 
     async def _report_forever(self) -> None:
@@ -153,29 +213,43 @@ class Keeper:
             await asyncio.sleep(REPORT_SECONDS)
 
     async def _report(self) -> None:
-        for name, told in tuple(self._told.items()):
-            await self._report_policy(name, *told)
-            if self._told.get(name) is told:  # not before it was written: what failed is tried again
-                del self._told[name]
+        for name in tuple(self._told):
+            self._told.discard(name)
+            try:
+                await self._report_policy(name)
+            except BaseException:
+                self._told.add(name)
+                raise
         for obj in self._approval_copy.all():
-            if obj["spec"]["plan"] in self._spent and not (obj.get("status") or {}).get("used"):
-                patch = {"status": {"used": True}}
+            if obj["metadata"]["uid"] in self._spent and not (obj.get("status") or {}).get("used"):
+                patch = {"metadata": {"uid": obj["metadata"]["uid"]}, "status": {"used": True}}
                 await self._approvals.patch(
                     obj["metadata"]["name"], patch, subresource="status", field_manager=MANAGER
                 )
 
-    async def _report_policy(self, name: str, fleet: Fleet, verdict: Verdict) -> None:
-        obj = self._policy_copy.get(name)
+    async def _report_policy(self, name: str) -> None:
+        obj, last = self._policy_copy.get(name), self._last.get(name, {})
+        if obj is None and DEFAULT + name in last:  # of a kind that came up later, as those of composed children do
+            await self._declare_default(name)
+            self.report_again(name)
         if obj is None or self._engine is None:
             return
         policy = self._gate.policies.get(name) or self._gate.built_in.get(name)
-        wanted = status(obj, policy or GuardPolicy(), fleet, verdict, self._engine.clock.now())
+        judged, problem = [last[fleet] for fleet in sorted(last)], self._unreadable.get(name, "")
+        wanted = status(obj, policy or GuardPolicy(), judged, self._engine.clock.now(), self._gate.broken(name), problem)
+        if self.telling is not None:
+            wanted = self.telling.alerts.show(name, wanted)
         if wanted != (obj.get("status") or {}):
             try:
                 await self._policies.patch(name, {"status": wanted}, subresource="status", field_manager=MANAGER)
             except ApiError as error:
                 if error.reason != "NotFound":
                     raise
+
+
+def _carried(said: Mapping[str, Any]) -> Carried:
+    kinds = {kind: decode(Counts, counts) for kind, counts in said["kinds"].items()}
+    return Carried(said["name"], {kind: Grant(counts.changes, counts.deletions) for kind, counts in kinds.items()})
 
 
 def built_in_policy(kind: str, mode: Mode = Mode.OBSERVE) -> dict[str, Any]:
@@ -189,6 +263,15 @@ def built_in_policy(kind: str, mode: Mode = Mode.OBSERVE) -> dict[str, Any]:
 def is_built_in(obj: Mapping[str, Any]) -> bool:
     """Whether a policy is the default of the kind whose name it has."""
     return BUILT_IN in (obj["metadata"].get("labels") or {})
+
+
+def problem_of(obj: dict[str, Any]) -> str:
+    """Why a policy cannot be read; empty where it can."""
+    try:
+        parse_policy(obj)
+    except InvalidSpec as error:
+        return str(error)
+    return ""
 
 
 def readable_policy(obj: dict[str, Any]) -> GuardPolicy:

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, field, structs
 
-from homeostat.guards import window
+from homeostat.guards import expressions, window
 from homeostat.model.errors import FieldError
 from homeostat.model.kinds import Column, InvalidSpec, KindInfo, ListMap, Spec, crd_for, decode
 from homeostat.model.selectors import Labels, label_selector_errors, label_selector_from
@@ -29,9 +29,13 @@ _DAY = "(Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
 _DAYS_PATTERN = f"^{_DAY}(-{_DAY})?(,{_DAY}(-{_DAY})?)*$"
 _HOURS_PATTERN = "^([01][0-9]|2[0-3]):[0-5][0-9]-(([01][0-9]|2[0-3]):[0-5][0-9]|24:00)$"
 
+WEBHOOK = r"^https?://[^\s/?#@]+([/?][^\s#]*)?$"
+"""An address without a user in it: who we are is said by a secret."""
+
 Limit = Annotated[int | str, Meta(extra_json_schema={"pattern": _LIMIT_PATTERN, "minimum": 0})]
 Name = Annotated[str, Meta(min_length=1, max_length=253)]
 Few = Meta(max_length=64)
+Expression = Annotated[str, Meta(min_length=1, max_length=4096)]
 
 
 class Mode(StrEnum):
@@ -134,13 +138,28 @@ class Flap(Spec, frozen=True):
 
 
 class Invariant(Spec, frozen=True):
-    """What must stay true. A plan after which it would not be is refused."""
+    """What must stay true of all that the policy selects. A plan after which it would not be is refused; one that cannot be
+    evaluated is not true. While it is broken already, nothing is deleted but what mends it, and all else goes on."""
 
     name: Name
-    expression: Annotated[str, Meta(min_length=1, max_length=4096)]
-    """CEL over `before` and `after`: the lists of what exists now, and what would after the plan. True: all is well."""
+    expression: Expression
+    """CEL over `before` and `after`: the lists of what exists now, and what would after the plan. True: all is well. Each
+    thing is `{kind, metadata: {name, namespace, labels, annotations}, spec, state}`: as declared, and its state as observed
+    (in `after`, of what is acted on: as it would be). What is declared and does not exist is in neither."""
     message: Annotated[str, Meta(max_length=1024)] = ""
     """What to tell people when it is refused."""
+
+
+class Health(Spec, frozen=True):
+    """When a thing that is as declared also does its work, in addition to what its provider asks. Waves wait for it, and it is
+    not Ready before."""
+
+    name: Name
+    expression: Expression
+    """CEL over `object`, the declared object with its status, and `state`, the observed state. True: it is healthy. One that
+    cannot be evaluated is no yes."""
+    message: Annotated[str, Meta(max_length=1024)] = ""
+    """What to tell people while it is not."""
 
 
 class Hours(Spec, frozen=True):
@@ -166,6 +185,45 @@ class Deletion(Spec, frozen=True):
 
     confirm_above: Limit | None = None
     """More open deletions than this wait for an approval. Without, the cap."""
+    grace: timedelta = timedelta()
+    """How long a thing is kept after its deletion was declared: time to find out that it was a mistake. None unless said.
+    Deletions that wait count as open."""
+
+
+class AlertOn(StrEnum):
+    """What people can be told of."""
+
+    HALT = "Halt"  # a guard closed the gate for the fleet, or for a change set
+    APPROVAL = "Approval"  # something waits for a person's yes
+    FLAP = "Flap"  # another writer keeps undoing what we do
+    INVARIANT = "Invariant"  # a plan was refused for what it would break
+    ACTION_FAILED = "ActionFailed"  # the same action failed again and again
+    OWNERSHIP = "Ownership"  # something exists that is not ours to change
+    BREAKER = "Breaker"  # a target is left alone because it fails
+    UNKNOWN = "Unknown"  # some cannot be read, and not so many that it is a halt
+    FROZEN = "Frozen"  # a person closed the gate
+
+
+NEEDS_A_PERSON = (AlertOn.HALT, AlertOn.APPROVAL, AlertOn.FLAP, AlertOn.INVARIANT, AlertOn.ACTION_FAILED)
+
+
+class SecretReference(Spec, frozen=True):
+    """A Secret. Its key `token` is sent as bearer token; with its key `hmac` the body is signed."""
+
+    namespace: Name
+    name: Name
+
+
+class Alert(Spec, frozen=True):
+    """Who is told, by a POST of JSON."""
+
+    webhook: Annotated[str, Meta(pattern=WEBHOOK, max_length=2048)]
+    """Where. One that ends in `/api/v2/alerts` gets what Alertmanager understands. With a secret it is `https`."""
+    secret: SecretReference | None = None
+    on: Annotated[tuple[AlertOn, ...], Few] = NEEDS_A_PERSON
+    """Of what. Unless said otherwise: halts, and what goes on only when a person does something."""
+    remind_after: timedelta = timedelta(hours=4)
+    """How long until it is told again while it lasts. 0: never."""
 
 
 class GuardPolicy(Spec, frozen=True):
@@ -187,11 +245,15 @@ class GuardPolicy(Spec, frozen=True):
     backoff: Backoff = Backoff()
     flap: Flap = Flap()
     invariants: Annotated[tuple[Invariant, ...], ListMap("name"), Few] = ()
+    health: Annotated[tuple[Health, ...], ListMap("name"), Few] = ()
+    """All must be true for a thing to count as healthy."""
     windows: Annotated[tuple[Window, ...], Few] = ()
     """All of them must be open; with none, it is always time."""
     deletion: Deletion = Deletion()
     domains: Annotated[int, Meta(ge=1)] = 1
     """In how many fault domains existing things may be acted on at once."""
+    alerts: Annotated[tuple[Alert, ...], Few] = ()
+    """Who is told when something needs a person. Where several policies guard a fleet, all of them are."""
 
 
 class HaltStatus(Spec, frozen=True):
@@ -205,6 +267,8 @@ class HaltStatus(Spec, frozen=True):
     what_to_do: str = ""
     change_set: str = ""
     """The change set that it is about; empty: the whole fleet."""
+    fleet: str = ""
+    """The fleet that it halts: what the same policies select."""
 
 
 class WaveStatus(Spec, frozen=True):
@@ -217,10 +281,28 @@ class WaveStatus(Spec, frozen=True):
     verified: int
     failed: int
     started: datetime
+    fleet: str = ""
+
+
+class AlertStatus(Spec, frozen=True):
+    """What somebody was told, so that a restart does not tell it again."""
+
+    receiver: str
+    """A hash of the address, which may hold a secret itself."""
+    fleet: str
+    about: str
+    """What it is about, within the fleet."""
+    on: str
+    guard: str
+    since: datetime
+    told: datetime | None = None
+    """When it was told last; not at all yet where it is not there."""
+    plan: str = ""
+    """The plan that was told."""
 
 
 class GuardPolicyStatus(Spec, frozen=True):
-    """How the fleet stands."""
+    """How all that the policy selects stands."""
 
     fleet_size: int = 0
     drifted: int = 0
@@ -230,6 +312,7 @@ class GuardPolicyStatus(Spec, frozen=True):
     """The guards that halt it now."""
     halts: tuple[HaltStatus, ...] = ()
     waves: tuple[WaveStatus, ...] = ()
+    alerts: tuple[AlertStatus, ...] = ()
 
 
 POLICY_KIND = KindInfo(
@@ -262,7 +345,7 @@ def parse_policy(obj: Mapping[str, Any]) -> GuardPolicy:
     Treat a policy that cannot be read as one that observes: what nobody could read must not open a gate.
     """
     policy = decode(GuardPolicy, obj.get("spec") or {})
-    errors = [*_limit_errors(policy), *_window_errors(policy)]
+    errors = [*_limit_errors(policy), *_window_errors(policy), *_expression_errors(policy), *_alert_errors(policy)]
     selector = (obj.get("spec") or {}).get("fleet", {}).get("selector")
     errors += label_selector_errors(selector, "spec.fleet.selector")
     if errors:
@@ -291,6 +374,28 @@ def _window_errors(policy: GuardPolicy) -> Iterable[FieldError]:
             for place, span in enumerate(hours):
                 if (problem := window.problem(span)) is not None:
                     yield FieldError.invalid(f"spec.windows[{index}].{name}[{place}].timezone", span.timezone, problem)
+
+
+def _expression_errors(policy: GuardPolicy) -> Iterable[FieldError]:
+    asked = [
+        *((f"spec.invariants[{i}]", one.expression, expressions.FLEET) for i, one in enumerate(policy.invariants)),
+        *((f"spec.health[{i}]", one.expression, expressions.RESOURCE) for i, one in enumerate(policy.health)),
+    ]
+    for path, text, variables in asked:
+        if (problem := expressions.problem(text, variables)) is not None:
+            yield FieldError.invalid(f"{path}.expression", text, problem)
+
+
+def _alert_errors(policy: GuardPolicy) -> Iterable[FieldError]:
+    for index, alert in enumerate(policy.alerts):
+        if alert.secret is not None and not alert.webhook.startswith("https:") and not is_loopback(alert.webhook):
+            shown = alert.webhook.split("/", 3)[2]
+            yield FieldError.invalid(f"spec.alerts[{index}].webhook", shown, "with a secret it must be https")
+
+
+def is_loopback(url: str) -> bool:
+    """Whether a URL leads to this machine and nowhere else."""
+    return re.match(r"^https?://(127\.[0-9.]+|localhost|\[::1\])(:[0-9]+)?([/?]|$)", url) is not None
 
 
 def selects(policy: GuardPolicy, kind: str, namespace: str, labels: Labels | None) -> bool:

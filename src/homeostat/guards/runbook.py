@@ -47,12 +47,12 @@ def _halted(fleet: Fleet, halt: Halt) -> Iterator[str]:
     yield f"  what happened: {halt.reason}"
     if halt.guard == "unknown":
         for ref, why in sorted(fleet.unknown.items())[:_SHOWN]:
-            yield f"  look at: {_explain(ref)}   # {why}"
+            yield f"  look at: {look_at(ref)}   # {why}"
         yield "  way out: make them readable again; it goes on by itself"
         return
     looked = [d.ref for d in fleet.drifts.values() if not halt.change_set or d.wave == halt.change_set]
     for ref in sorted(looked)[:_SHOWN]:
-        yield f"  look at: {_explain(ref)}"
+        yield f"  look at: {look_at(ref)}"
     if halt.change_set:
         yield f"  look at: homeostat history --change-set {halt.change_set}"
         yield "  way out, if it is wrong: correct the declaration, or apply the last good one"
@@ -68,7 +68,7 @@ def _held(fleet: Fleet, held: list[tuple[Ref, Hold]]) -> Iterator[str]:
     more = f" and {len(held) - 1} more" if len(held) > 1 else ""
     yield f"{fleet.name}: {ref}{more} held by {hold.guard}"
     yield f"  what happened: {hold.reason}"
-    yield f"  look at: {_explain(ref)}"
+    yield f"  look at: {look_at(ref)}"
     way = WAYS_OUT.get(hold.guard, "")
     if hold.plan:
         yield f"  way out, if it is meant: homeostat approve {hold.plan}"
@@ -90,5 +90,6 @@ WAYS_OUT = {
 """What a person can do where a guard holds something, by guard; `{fleet}` stands for the fleet's name."""
 
 
-def _explain(ref: Ref) -> str:
+def look_at(ref: Ref) -> str:
+    """The command that shows all about a resource."""
     return f"homeostat explain {ref.kind} {ref.name}" + (f" -n {ref.namespace}" if ref.namespace else "")

@@ -2,39 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from homeostat.guards.freeze import standing
 from homeostat.guards.policy import GuardPolicy, GuardPolicyStatus, HaltStatus, Mode, WaveStatus
-from homeostat.loop.fleet import Fleet, Verdict
+from homeostat.loop.fleet import Fleet, Unanswered, Verdict
 from homeostat.model.clock import format_time
 from homeostat.model.conditions import set_condition
 from homeostat.model.kinds import encode
 
+Judged = tuple[Fleet, Verdict]
+"""A fleet, and the last verdict on it."""
 
-def status(obj: Mapping[str, Any], policy: GuardPolicy, fleet: Fleet, verdict: Verdict, now: float) -> dict[str, Any]:
-    """The status of a policy object after this verdict. Equal to the one it has when nothing changed, so that nothing
-    is written."""
+INVARIANTS = "InvariantsHold"
+"""The condition that says whether what must stay true is so now, without any plan."""
+
+
+def status(
+    obj: Mapping[str, Any],
+    policy: GuardPolicy,
+    judged: Sequence[Judged],
+    now: float,
+    broken: Sequence[str] | Unanswered | None = None,
+    problem: str = "",
+) -> dict[str, Any]:
+    """The status of a policy object after these verdicts, of all fleets that it guards: more than one where other policies
+    select a part of the same. Equal to the one it has when nothing changed, so that nothing is written.
+
+    `broken`: which invariants are so now, that it cannot be told, or (None) that there are none. `problem`: why the policy cannot be
+    read, and only observes."""
     before = obj.get("status") or {}
     after: dict[str, Any] = {
-        "status": {**encode(_facts(fleet, verdict)), "conditions": [*before.get("conditions", ())]}
+        "status": {**encode(_facts(judged)), "conditions": _carried(before, policy)}
     }
     generation = obj.get("metadata", {}).get("generation")
     if generation is not None:
         after["status"]["observedGeneration"] = generation
+    after["status"]["alerts"] = before.get("alerts", [])  # who tells people says what they were told
     said = {"now": format_time(now), "observed_generation": generation}
-    if verdict.halts:
-        reasons = "; ".join(halt.reason for halt in verdict.halts.values())
+    if problem:
+        told = f"it cannot be read, and what it selects is only observed: {problem}"
+        set_condition(after, "Ready", "False", reason="Unreadable", message=told, **said)
+    elif reasons := "; ".join(_reasons(judged)):
         set_condition(after, "Halted", "True", reason="GuardsHalt", message=reasons, **said)
         set_condition(after, "Ready", "False", reason="Halted", message=reasons, **said)
     else:
         set_condition(after, "Halted", "False", reason="NothingToHalt", **said)
         reason, message = _gate(policy, now)
         set_condition(after, "Ready", "True", reason=reason, message=message, **said)
+    if isinstance(broken, Unanswered):
+        set_condition(after, INVARIANTS, "Unknown", reason="CannotBeTold", message=str(broken), **said)
+    elif broken is not None:
+        reason, message = ("Broken", "; ".join(broken)) if broken else ("AllHold", "")
+        set_condition(after, INVARIANTS, "False" if broken else "True", reason=reason, message=message, **said)
     found: dict[str, Any] = after["status"]
     return found
+
+
+def _carried(before: Mapping[str, Any], policy: GuardPolicy) -> list[Any]:
+    """The conditions as they were; nothing is said of invariants where there are none any more."""
+    return [c for c in before.get("conditions", ()) if policy.invariants or c.get("type") != INVARIANTS]
 
 
 def _gate(policy: GuardPolicy, now: float) -> tuple[str, str]:
@@ -45,13 +74,21 @@ def _gate(policy: GuardPolicy, now: float) -> tuple[str, str]:
     return "Enforcing", "drift is corrected"
 
 
-def _facts(fleet: Fleet, verdict: Verdict) -> GuardPolicyStatus:
-    halts = sorted(verdict.halts.items())
+def _reasons(judged: Sequence[Judged]) -> Iterator[str]:
+    for fleet, verdict in judged:
+        where = f"{fleet.name}: " if len(judged) > 1 else ""
+        yield from (where + halt.reason for halt in verdict.halts.values())
+
+
+def _facts(judged: Sequence[Judged]) -> GuardPolicyStatus:
+    fleets = [fleet for fleet, _ in judged]
+    halts = [(fleet.name, halt) for fleet, verdict in judged for _, halt in sorted(verdict.halts.items())]
+    waves = [(fleet.name, wave) for fleet in fleets for _, wave in sorted(fleet.waves.items())]
     return GuardPolicyStatus(
-        fleet_size=fleet.size,
-        drifted=len(fleet.drifts),
-        unknown=len(fleet.unknown),
-        acted_in_wave=sum(len(wave.members) for wave in fleet.waves.values()),
+        fleet_size=sum(fleet.size for fleet in fleets),
+        drifted=sum(len(fleet.drifts) for fleet in fleets),
+        unknown=sum(len(fleet.unknown) for fleet in fleets),
+        acted_in_wave=sum(len(wave.members) for _, wave in waves),
         halted=",".join(dict.fromkeys(halt.guard for _, halt in halts)),
         halts=tuple(
             HaltStatus(
@@ -61,8 +98,9 @@ def _facts(fleet: Fleet, verdict: Verdict) -> GuardPolicyStatus:
                 plan=halt.plan,
                 what_to_do=halt.what_to_do,
                 change_set=halt.change_set,
+                fleet=name,
             )
-            for _, halt in halts
+            for name, halt in halts
         ),
         waves=tuple(
             WaveStatus(
@@ -72,8 +110,9 @@ def _facts(fleet: Fleet, verdict: Verdict) -> GuardPolicyStatus:
                 verified=len(wave.verified),
                 failed=len(wave.failed),
                 started=_time(wave.started),
+                fleet=name,
             )
-            for _, wave in sorted(fleet.waves.items())
+            for name, wave in waves
         ),
     )
 

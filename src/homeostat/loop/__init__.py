@@ -2,5 +2,6 @@
 
 Read the folder in that order. `observation` is what was seen of the world, `compare` what differs and why, `fleet` the ledger of
 open differences with the whole fleet in view, and what a guard says of them. `provider` and `compose` are what users write, in two
-forms; `controller`, `children` and `engine` run them.
+forms; `controller`, `children` and `engine` run them. Whoever wants to know what happens is a `listener`: `metrics`, `logs`; `tracing`
+has the phases as spans.
 """

@@ -2,26 +2,29 @@
 
 `Composed` stands where an informer stands for other kinds. `Children` is the provider that observes and applies them, and
 `ComposerController` brings both to the engine. What a child's status would be is kept in memory; the parent's status says the sum of
-it. After a restart all of it is found again: what is ours by owner references and managed fields, which kinds to look for by
-`status.childKinds` of the parent.
+it. After a restart all of it is found again: what is ours by owner references and managed fields, which kinds to look for by an
+annotation of the composer's definition, and what need not even be looked at by `status.verified` of the parent.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from homeostat.client import Client, Key
 from homeostat.loop.compose import Composer, applied_by, is_ours
 from homeostat.loop.composed import Composed, key_of
-from homeostat.loop.controller import MANAGER, Controller, Object
-from homeostat.loop.diff import Diff
+from homeostat.loop.controller import MANAGER, Controller, Seen
+from homeostat.loop.declarations import Object
+from homeostat.loop.diff import NOTHING, Diff
 from homeostat.loop.fleet import Op, Ref
 from homeostat.loop.hints import Bell
 from homeostat.loop.live import LiveObject, masked
-from homeostat.loop.observation import ABSENT, Absent
+from homeostat.loop.observation import ABSENT, Absent, Observation
+from homeostat.loop.parents import child_is, ready_status
 from homeostat.loop.provider import Provider, current
-from homeostat.loop.record import Record
+from homeostat.loop.record import Intent, Record
 from homeostat.model.clock import Clock
 from homeostat.model.kinds import Spec, crd_for
 
@@ -90,6 +93,10 @@ class Children(Provider[ChildSpec, ChildState], group="composed.homeostat.dev", 
         taken = diff.op is Op.UPDATE and not self._composer.force
         return self._live[current().ref].conflict if taken else ""
 
+    def facts(self, ref: Ref) -> dict[str, Any] | None:
+        obj = self._live[ref].obj
+        return None if obj is None else {"manifest": masked(obj, ref.uid)}
+
     async def unhealthy(self, spec: ChildSpec, state: ChildState) -> str:
         return self._live[current().ref].unhealthy()
 
@@ -101,15 +108,15 @@ class ComposerController(Controller):
         self.children = Children(composer, client)
         super().__init__(self.children, client, clock)
         self._composer = composer
-        self._composed = Composed(composer, client, clock, self.children.bell)
+        self.declarations = self._composed = Composed(composer, client, clock, self.children.bell)
         self.name = f"children.{composer.info.name}"
-        self.informer = self._composed
 
     async def define(self) -> None:
         await self._definitions.apply(crd_for(self._composer.info), field_manager=MANAGER, force=True)
 
     def fleet_kind(self, ref: Ref) -> str:
-        return ref.name.partition("/")[0]
+        plural = ref.name.partition("/")[0]
+        return self.name if plural in self._composed.kept else plural  # who keeps it guards it again, and waits for nobody
 
     async def fetch(self, name: str, namespace: str) -> Object:
         return await self._composed.check(Key(namespace, name))
@@ -131,6 +138,46 @@ class ComposerController(Controller):
     async def let_go(self, obj: Object) -> None:
         self._composed.drop(key_of(obj))
 
+    async def confirm(self, seen: Seen) -> None:
+        if seen.diff.op is not Op.CREATE:  # what was not there cannot be overwritten; the next look takes back what nobody wants
+            await self._composed.check(key_of(seen.obj))
+
+    async def journal(self, seen: Seen, intent: Intent) -> Object:
+        return seen.obj  # applying names an object: it cannot be made twice, and owner and manager tell whose it is
+
+    async def read_back(self, obj: Object, acted: Seen) -> Seen:
+        """What was just made is compared with what the server says it stored: mostly that is all there is to see."""
+        live = self.children.live(acted.ref)
+        if acted.diff.op is Op.CREATE and await live.read() is not None:
+            manifest = acted.spec.manifest
+            if live.owned(manifest) == manifest:
+                seen = Observation(acted.declared, self._clock.now(), source=acted.observation.source)
+                return replace(
+                    acted, obj=obj, observation=seen, diff=NOTHING, unhealthy=live.unhealthy(), owned=True, identity=live.uid
+                )
+        return await super().read_back(obj, acted)
+
+    def still(self, key: Key) -> bool:
+        return self._composed.is_verified(key)
+
+    @property
+    def batches(self) -> bool:
+        return True
+
+    def short_status(self, seen: Seen) -> dict[str, Any] | None:
+        plain = seen.observation.known and not seen.record.reversals and not seen.record.repaired_at
+        if not plain or isinstance(seen.declared, Absent):
+            return None
+        return ready_status(seen.obj["metadata"]["generation"], seen.declared, seen.identity)
+
+    def settled(self, key: Key, obj: Object, seen: Seen) -> None:
+        """Its state was noted when its status was written."""
+
+    async def unmoved(self, keys: Sequence[Key], *, first: bool) -> set[Key]:
+        return await self._composed.unmoved(keys, fresh=not first)
+
     async def write_status(self, obj: Object, status: Mapping[str, Any], *, unmoved: bool = False) -> Object:
-        revision = obj["metadata"]["resourceVersion"] if unmoved else ""
-        return self._composed.put_status(key_of(obj), status, revision)
+        key = key_of(obj)
+        if child_is({**obj, "status": status}, "Ready") and (live := self.children.live(self.ref_of(obj)).obj) is not None:
+            self._composed.verified(key, live["metadata"]["uid"], live["metadata"]["resourceVersion"])
+        return self._composed.put_status(key, status, obj["metadata"]["resourceVersion"] if unmoved else "")

@@ -105,16 +105,26 @@ class Comparer(Generic[K]):
         observed: Mapping[str, Any] | Absent,
     ) -> Diff:
         """As `compare`, for the thing of this key."""
+        return self.marked(key, declared, last_applied, observed)[0]
+
+    def marked(
+        self,
+        key: K,
+        declared: Mapping[str, Any] | Absent,
+        last_applied: Mapping[str, Any] | None,
+        observed: Mapping[str, Any] | Absent,
+    ) -> tuple[Diff, bytes]:
+        """The same, with the `fingerprint` of the three."""
         mark = fingerprint(declared, last_applied, observed)
         if self._seen.get(key) == mark:
-            return self._differing.get(key, NOTHING)
+            return self._differing.get(key, NOTHING), mark
         diff = compare(declared, last_applied, observed, self._schema, normalise=self._normalise)
         self._seen[key] = mark
         if diff:
             self._differing[key] = diff
         else:
             self._differing.pop(key, None)
-        return diff
+        return diff, mark
 
     def forget(self, key: K) -> None:
         """For a thing that is gone."""

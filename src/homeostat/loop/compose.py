@@ -60,6 +60,7 @@ class Child(NamedTuple):
 class Composer(Generic[SpecT]):
     """A kind whose objects stand for others. Class options: those of `Provider`, less what is about a state.
 
+    `host=True` is for what composes things that act on the host: who declares one needs the verb `operate` on it as well.
     `force`: fields of children that others have taken are taken back; without, that is reported and held.
     """
 
@@ -76,6 +77,7 @@ class Composer(Generic[SpecT]):
         scope: Scope = "Namespaced",
         short_names: tuple[str, ...] = (),
         columns: tuple[Column, ...] = (),
+        host: bool = False,
         **options: Any,
     ) -> None:
         super().__init_subclass__(**options)
@@ -91,6 +93,7 @@ class Composer(Generic[SpecT]):
             scope=scope,
             short_names=short_names,
             columns=columns,
+            host=host,
             categories=(CATEGORY,),
             description=(cls.__doc__ or "").strip().partition("\n")[0],
         )
@@ -194,6 +197,8 @@ def stages(children: Mapping[Child, Mapping[str, Any]]) -> list[list[Child]]:
 
     Raises `ComposeError` where a wave is no number, or something waits for what is not there, comes later, or waits for it.
     """
+    if not any("annotations" in manifest["metadata"] for manifest in children.values()):
+        return [list(children)] if children else []  # nobody says anything of an order
     waves = {child: wave_of(child, manifest) for child, manifest in children.items()}
     before = {child: _before(child, manifest, children) for child, manifest in children.items()}
     depth: dict[Child, int] = {}

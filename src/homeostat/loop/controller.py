@@ -3,36 +3,33 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from homeostat.client import Client, Key
-from homeostat.loop.compare import Comparer, compare, fingerprint
+from homeostat.loop.compare import Comparer, compare
+from homeostat.loop.declarations import ADOPT, Declarations, Followed, Object
 from homeostat.loop.diff import NOTHING, Diff
 from homeostat.loop.fleet import Op, Ref
 from homeostat.loop.observation import ABSENT, Absent, Observation, State, Unknown
-from homeostat.loop.provider import Moved, Provider, Refused, Task, _current
+from homeostat.loop.provider import Moved, Provider, Refused, Task, Working
 from homeostat.loop.record import Intent, Record, creation_key
 from homeostat.loop.render import sensitive_paths
-from homeostat.loop.status import merge_patch
+from homeostat.loop.status import change_of
+from homeostat.loop.survey import Survey
+from homeostat.loop.tracing import QUIET
 from homeostat.model.clock import Clock
-from homeostat.model.errors import ApiError
+from homeostat.model.errors import ApiError, not_found
 from homeostat.model.kinds import InvalidSpec, crd_for, decode, encode, schema_of
+from homeostat.model.protocol import FINALIZER
 from homeostat.model.schema import Schema
 
-FINALIZER = "homeostat.dev/cleanup"
-ADOPT = "homeostat.dev/adopt"
-"""Annotation: `"true"` lets the loop take over a thing that exists and that it did not make."""
-CHANGE_SET = "homeostat.dev/change-set"
-"""Annotation that names the change set a declaration came with."""
 MANAGER = "homeostat"
+STATUS_TRIES = 5
+"""How often a status is written that others write to at the same time."""
 
-Object = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Seen:
     """A resource as it was declared and as it was found, and what differs."""
 
@@ -54,22 +51,6 @@ class Seen:
         return isinstance(self.declared, Absent)
 
 
-class Declarations(Protocol):
-    """Where declarations come from: an informer on their kind, or whoever makes them."""
-
-    def start(self) -> None: ...
-
-    async def stop(self) -> None: ...
-
-    async def wait_synced(self) -> None: ...
-
-    def get(self, name: str, namespace: str = "") -> Object | None: ...
-
-    def all(self) -> Sequence[Object]: ...
-
-    def subscribe(self, handler: Callable[[Key], None]) -> Callable[[], None]: ...
-
-
 class Controller:
     """Looks at and acts on the resources of one provider. `name` is that of their kind, among all that an engine runs."""
 
@@ -78,7 +59,7 @@ class Controller:
         self.info = provider.info
         self.name = self.info.name
         self.resource = client.kind(self.info.api_version, self.info.kind)
-        self.informer: Declarations = self.resource.informer()
+        self.declarations: Declarations = Followed(client, self.info.api_version, self.info.kind)
         self._definitions = client.kind("apiextensions.k8s.io/v1", "CustomResourceDefinition")
         self._clock = clock
         schema = schema_of(self.info.spec)
@@ -87,6 +68,9 @@ class Controller:
         self._schema = Schema(visible if provider.translates() else schema)
         self._comparer: Comparer[Ref] = Comparer(self._schema)
         self.sensitive = sensitive_paths(self._schema)
+        self._survey = Survey(provider, self.declarations, self.name, self._working)
+        self.trace = QUIET
+        self.may_act: Callable[[], bool] = lambda: True  # asked at the last moment; see `election`
 
     async def define(self) -> None:
         """Makes the kind known to the API server."""
@@ -106,13 +90,38 @@ class Controller:
         return await self.resource.get(name, namespace=namespace)
 
     def get(self, key: Key) -> Object | None:
-        return self.informer.get(key.name, key.namespace)
+        return self.declarations.get(key)
+
+    def short_status(self, seen: Seen) -> dict[str, Any] | None:
+        """All there is to say of a resource that is as declared and works, where that is less than others say; None: it is not."""
+        return None
+
+    def settled(self, key: Key, obj: Object, seen: Seen) -> None:
+        """A resource is as declared, and its status says so: when nothing of it moves, a pass need not open it again."""
+        self._survey.settled(key, obj["metadata"]["resourceVersion"], seen.declared, seen.observation.state)
 
     def forget(self, ref: Ref) -> None:
+        self._survey.forget(Key(ref.namespace, ref.name))
         self._comparer.forget(ref)
         self.provider.forget(ref)
 
     # Looking
+
+    def still(self, key: Key) -> bool:
+        """Whether it can be told without a look that nothing has moved since the last one. Here it cannot."""
+        return False
+
+    @property
+    def batches(self) -> bool:
+        """Whether many can be looked at by a few calls."""
+        return self.provider.batches()
+
+    async def unmoved(self, keys: Sequence[Key], *, first: bool) -> set[Key]:
+        """Of many, those that are found by a few calls to be as they were when they were last seen to be as declared.
+
+        `first`: in the first pass after a start.
+        """
+        return await self._survey.unmoved(keys)
 
     async def look(self, obj: Object) -> Seen:
         """Observes one resource fresh and compares."""
@@ -123,7 +132,7 @@ class Controller:
             return self._unseen(ref, obj, record, Unknown(f"the declaration cannot be read: {error}"))
         started = self._clock.now()
         try:
-            with self._working(obj, ref):
+            with self.trace.phase("observe", ref), self._working(obj, ref):
                 async with asyncio.timeout(self.provider.deadline):
                     state = await self.provider.observe(spec)
                     declared = ABSENT if obj["metadata"].get("deletionTimestamp") else await self._declared(spec)
@@ -141,13 +150,13 @@ class Controller:
         now = self._clock.now()
         observed = state if isinstance(state, Absent) else encode(state)
         unhealthy = foreign = ""
-        with self._working(obj, ref):
+        with self.trace.phase("compare", ref), self._working(obj, ref):
             identity = "" if isinstance(state, Absent) else self.provider.identity(spec, state)
             last = self.last_applied(record, identity)
-            owned = last is not None or isinstance(observed, Absent) or _may_adopt(obj)
+            owned = last is not None or isinstance(observed, Absent) or self.provider.adopts or _may_adopt(obj)
             if isinstance(declared, Absent) and self.provider.leaves(spec):
                 last = None  # nothing is taken back
-            diff = self._comparer.compare(ref, declared, last, observed)
+            diff, mark = self._comparer.marked(ref, declared, last, observed)
             if diff and not isinstance(state, Absent):
                 diff = self.provider.attribute(spec, diff)
                 foreign = self.provider.foreign(spec, diff)
@@ -161,7 +170,7 @@ class Controller:
             spec,
             declared,
             diff,
-            fingerprint(declared, last, observed).hex(),
+            mark.hex(),
             unhealthy,
             owned,
             identity,
@@ -185,27 +194,22 @@ class Controller:
             return encode(wanted)
         return {name: value for name, value in encode(spec).items() if name in self._fields}
 
-    @contextmanager
-    def _working(self, obj: Object, ref: Ref, observed: State | None = None) -> Iterator[Task]:
+    def _working(self, obj: Object, ref: Ref, observed: State | None = None) -> Working:
         metadata, status = obj["metadata"], obj.get("status") or {}
-        key = self._key(ref, obj)
-        identity = status.get("identity", "")
-        task = Task(
-            ref,
-            metadata.get("labels") or {},
-            metadata.get("annotations") or {},
-            key,
-            identity,
-            deleting="deletionTimestamp" in metadata,
-            last_applied=status.get("lastApplied"),
-            observed=observed,
-            kept=dict(status.get("kept") or {}),
+        return Working(
+            Task(
+                ref,
+                metadata.get("labels") or {},
+                metadata.get("annotations") or {},
+                self._key(ref, obj),
+                status.get("identity", ""),
+                deleting="deletionTimestamp" in metadata,
+                last_applied=status.get("lastApplied"),
+                observed=observed,
+                shown={name: status[name] for name in self.provider.shown if name in status},
+                kept=dict(status.get("kept") or {}),
+            )
         )
-        token = _current.set(task)
-        try:
-            yield task
-        finally:
-            _current.reset(token)
 
     def _key(self, ref: Ref, obj: Object) -> str:
         """The key of a creation: the one in the journal where a try may have been made, so that a later edit is no second thing.
@@ -213,9 +217,11 @@ class Controller:
         A try that is long over and shows nothing has left nothing: then the key is new, for who got it may still think of what
         is gone.
         """
-        intent = Record.read(obj.get("status") or {}).intent
-        if intent is not None and intent.op is Op.CREATE and self._clock.now() < intent.at + 2 * self.provider.deadline:
-            return intent.key
+        if (obj.get("status") or {}).get("intent"):
+            intent = Record.read(obj["status"]).intent
+            assert intent is not None
+            if intent.op is Op.CREATE and self._clock.now() < intent.at + 2 * self.provider.deadline:
+                return intent.key
         return creation_key(ref, obj["metadata"]["resourceVersion"])
 
     # Acting
@@ -231,18 +237,26 @@ class Controller:
         seen = await self.look(obj)
         if not seen.observation.known or seen.made_from != made_from or not seen.diff:
             raise Moved("it is no longer what was decided on")
+        return await self._carry_out(seen)
+
+    async def act_on(self, seen: Seen) -> Seen:
+        """The same for what was looked at this moment, and needs no second look."""
+        await self.confirm(seen)
+        return await self._carry_out(seen)
+
+    async def confirm(self, seen: Seen) -> None:
+        """Raises `Moved` where the declaration is another by now. Here the journal's write tells: it is refused then."""
+
+    async def _carry_out(self, seen: Seen) -> Seen:
         assert seen.spec is not None
         assert seen.diff.op is not None
-        intent = Intent(seen.diff.op, made_from, self._key(seen.ref, obj), self._clock.now())
-        before = obj.get("status") or {}
-        try:
-            obj = await self.write_status(obj, {**before, "intent": intent.to_status()}, unmoved=True)
-        except ApiError as error:
-            if error.reason == "Conflict":
-                raise Moved("it was written to in the meantime") from error
-            raise
         assert not isinstance(seen.observation.state, Unknown)
-        with self._working(obj, seen.ref, seen.observation.state) as task:
+        before = seen.obj.get("status") or {}
+        obj = await self.journal(seen, Intent(seen.diff.op, seen.made_from, self._key(seen.ref, seen.obj), self._clock.now()))
+        if not self.may_act():
+            raise Moved("another loop may keep it by now")
+        acting = self.trace.phase("act", seen.ref, op=str(seen.diff.op))
+        with acting, self._working(obj, seen.ref, seen.observation.state) as task:
             try:
                 async with asyncio.timeout(self.provider.takes(seen.spec)):
                     if seen.diff.op is Op.DELETE:
@@ -256,13 +270,30 @@ class Controller:
                 await self._keep(obj, task)
                 raise
         kept = await self._keep(obj, task)
-        return await self._read_back({**obj, "status": kept.get("status")}, seen)
+        with self.trace.phase("verify", seen.ref):
+            return await self.read_back({**obj, "status": kept.get("status")}, seen)
+
+    async def journal(self, seen: Seen, intent: Intent) -> Object:
+        """Writes down what is about to be done. Raises `Moved` where the resource was written to since it was read."""
+        obj = seen.obj
+        try:
+            return await self.write_status(
+                obj, {**(obj.get("status") or {}), "intent": intent.to_status()}, unmoved=True
+            )
+        except ApiError as error:
+            if error.reason == "Conflict":
+                raise Moved("it was written to in the meantime") from error
+            raise
 
     async def _keep(self, obj: Object, task: Task) -> Object:
         """Writes down what the provider noted while it acted."""
-        return await self.write_status(obj, {**(obj.get("status") or {}), "kept": task.kept or None})
+        status = obj.get("status") or {}
+        if task.kept == (status.get("kept") or {}):
+            return obj
+        return await self.write_status(obj, {**status, "kept": task.kept or None})
 
-    async def _read_back(self, obj: Object, acted: Seen) -> Seen:
+    async def read_back(self, obj: Object, acted: Seen) -> Seen:
+        """Looks at what was done. RuntimeError where it cannot be seen, or is not what was meant."""
         after = await self.look(obj)
         if isinstance(after.observation.state, Unknown):
             raise RuntimeError(f"what was done cannot be read back: {after.observation.state.reason}")
@@ -298,14 +329,25 @@ class Controller:
                 raise
 
     async def write_status(self, obj: Object, status: Mapping[str, Any], *, unmoved: bool = False) -> Object:
-        """Writes what changed of a status, and nothing where nothing did. `unmoved`: refused where anybody wrote since."""
-        patch = merge_patch(obj.get("status") or {}, status)
-        if not patch:
-            return obj
-        same = {"uid": obj["metadata"]["uid"]}
-        if unmoved:
-            same["resourceVersion"] = obj["metadata"]["resourceVersion"]
-        return await self._patch(obj, {"metadata": same, "status": patch}, "status")
+        """Writes what changed of a status, and nothing where nothing did. `unmoved`: refused where anybody wrote since.
+
+        It names the version that it was made for: only so a namesake that was made meanwhile does not get it. (A server does not
+        look at the uid in a patch of the status.)
+        """
+        for left in range(STATUS_TRIES - 1, -1, -1):
+            patch = change_of(obj.get("status") or {}, status)
+            if not patch:
+                return obj
+            same = {name: obj["metadata"][name] for name in ("uid", "resourceVersion")}
+            try:
+                return await self._patch(obj, {"metadata": same, "status": patch}, "status")
+            except ApiError as error:
+                if error.reason != "Conflict" or unmoved or not left:
+                    raise
+            uid, obj = obj["metadata"]["uid"], await self.fetch(obj["metadata"]["name"], obj["metadata"].get("namespace", ""))
+            if obj["metadata"]["uid"] != uid:
+                raise not_found(self.info.group, self.info.plural, obj["metadata"]["name"])
+        raise AssertionError("the last try returns or raises")
 
     async def _patch(self, obj: Object, patch: Object, subresource: str = "") -> Object:
         metadata = obj["metadata"]

@@ -9,25 +9,29 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Coroutine, Hashable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
-from homeostat.client import Client, Key
+from homeostat.client import Client, Key, Unreachable
+from homeostat.loop.changesets import ChangeSets, last_write
 from homeostat.loop.children import ComposerController
 from homeostat.loop.compose import Composer
-from homeostat.loop.controller import ADOPT, CHANGE_SET, Controller, Object, Seen
-from homeostat.loop.diff import path_text
+from homeostat.loop.controller import Controller, Seen
+from homeostat.loop.declarations import Object
 from homeostat.loop.fleet import Cause, Drift, Fleet, Hold, Op, Phase, Ref, Verdict
+from homeostat.loop.lines import line_of
+from homeostat.loop.listener import Closed, Listener, Listeners, Outcome, Result
+from homeostat.loop.members import Members, Where, where_of
 from homeostat.loop.observation import Unknown
-from homeostat.loop.passes import PassPolicy, first_pass, next_pass
+from homeostat.loop.passes import PassPolicy
 from homeostat.loop.provider import Moved, Provider
-from homeostat.loop.queue import Backoff, Priority, WorkQueue
-from homeostat.loop.record import Record, reversed_since
-from homeostat.loop.render import render
+from homeostat.loop.queue import Backoff, Priority, QueueMetrics, WorkQueue
+from homeostat.loop.record import Record
+from homeostat.loop.rounds import Rounds
 from homeostat.loop.status import status_of
-from homeostat.loop.writers import Writers, attribute
-from homeostat.model.clock import Clock
+from homeostat.loop.stock import examined, outcome, take_stock
+from homeostat.loop.tracing import Tracing
+from homeostat.model.clock import Clock, format_time
 from homeostat.model.errors import ApiError
 
 log = logging.getLogger("homeostat.loop")
@@ -35,6 +39,10 @@ log = logging.getLogger("homeostat.loop")
 SETTLE_SECONDS = 0.1
 """How long a decision waits for more of the same change after the last look."""
 SETTLE_MOST = 2.0
+MOVES_AT_ONCE = 3
+"""So often in a row something may have moved before its next action waits."""
+UNHEALTHY_SECONDS = 1.0
+"""After so long something is looked at again that was acted on and is not healthy yet."""
 WORKERS = 16
 
 
@@ -44,18 +52,20 @@ class Gate(Protocol):
     def fleet_of(self, kind: str, namespace: str, labels: Mapping[str, str]) -> str:
         """The name of the fleet that a resource belongs to."""
 
+    def equip(self, fleet: Fleet) -> None:
+        """Gives a fleet that is new, or whose policies may have changed, its invariants and its questions of health."""
+
     def judge(self, fleet: Fleet, now: float) -> Verdict:
-        """What of the open differences may be acted on now."""
+        """What of the open differences may be acted on now. Changes nothing that a second look would miss."""
+
+    def taken(self, fleet: Fleet, verdict: Verdict) -> None:
+        """A verdict counts: what it used up is used up."""
+
+    def admits(self, fleet: Fleet, drift: Drift, now: float) -> bool:
+        """Whether one creation may be made now, whatever else is open."""
 
     def backoff(self, fleet: Fleet) -> Backoff:
         """How long to wait after failures."""
-
-
-class Where(NamedTuple):
-    """A key in the queue: which kind, which resource."""
-
-    kind: str
-    key: Key
 
 
 class Engine:
@@ -73,31 +83,37 @@ class Engine:
         workers: int = WORKERS,
         passes: PassPolicy | None = None,
         composers: Iterable[Composer[Any]] = (),
+        listeners: Sequence[Listener] = (),
+        queue_metrics: QueueMetrics | None = None,
     ) -> None:
         self.clock = clock or Clock()
         self.gate = gate
         self._client = client
-        self.fleets: dict[str, Fleet] = {}
+        self._members = Members()
+        self.fleets = self._members.fleets
         kept = [Controller(provider, client, self.clock) for provider in providers]
         composed = [ComposerController(composer, client, self.clock) for composer in composers]
         self.controllers: dict[str, Controller] = {one.name: one for one in (*kept, *composed)}
+        self.tell, self._trace = Listeners(listeners), Tracing.configured()
+        for controller in self.controllers.values():
+            controller.trace = self._trace
         self._random = source or random.Random()
         self._settle = settle
-        self._workers = workers
-        self._passes = passes or PassPolicy()
-        self.queue: WorkQueue[Where] = WorkQueue(kind_of=lambda w: w.kind, source=self._random)
-        self._fleet_names: dict[Ref, str] = {}
-        self._refs: dict[Where, Ref] = {}
-        self._members: dict[str, set[Ref]] = {}
+        self.workers = workers
+        self.queue: WorkQueue[Where] = WorkQueue(
+            kind_of=lambda w: w.kind, source=self._random, metrics=queue_metrics
+        )
         self._seen: dict[Ref, Seen] = {}  # of open differences, for acting and reporting
         self._go: dict[Where, Drift] = {}  # let through, not yet acted on
         self._holds: dict[Ref, Hold] = {}
+        self._moves: dict[Ref, int] = {}  # how often in a row what an action was decided on had moved
+        self._sets = ChangeSets()
         self._deciding: dict[str, asyncio.TimerHandle] = {}
         self._first_wish: dict[str, float] = {}
-        self._unlooked: dict[Where, None] = {}  # of the pass under way, in order
-        self._again = False  # another pass is wanted after the one under way
-        self._pass_wanted = asyncio.Event()  # before it is due: a fleet came up that no pass has looked at
-        self._tasks: list[asyncio.Task[None]] = []
+        self._lone_after: dict[str, float] = {}  # by fleet: when a lone repair may go at once again
+        self._tasks: set[asyncio.Task[None]] = set()
+        policy = passes or PassPolicy()
+        self.passes = Rounds(self, self.controllers, self.queue, policy, self.clock, self._random, self._spawn)
 
     # Its life
 
@@ -106,17 +122,22 @@ class Engine:
         for kind, controller in self.controllers.items():
             await controller.provider.open(self._client)
             await controller.define()
-            controller.informer.subscribe(self._adder(kind))
-            controller.informer.start()
+            controller.declarations.subscribe(self._adder(kind))
+            controller.declarations.start()
         for controller in self.controllers.values():
-            await controller.informer.wait_synced()
-        self._begin_pass()
-        loop = asyncio.get_running_loop()
-        self._tasks = [loop.create_task(self._work(), name=f"loop worker {i}") for i in range(self._workers)]
-        self._tasks.append(loop.create_task(self._pass_forever(), name="loop passes"))
+            await controller.declarations.wait_synced()
+        self.passes.begin()
+        for number in range(self.workers):
+            self._spawn(self._work(), f"loop worker {number}")
+        self._spawn(self.passes.forever(self._settle), "loop passes")
         for kind, controller in self.controllers.items():
             if (hints := controller.provider.watch()) is not None:
-                self._tasks.append(loop.create_task(self._follow(kind, hints), name=f"loop hints {kind}"))
+                self._spawn(self._follow(kind, hints), f"loop hints {kind}")
+
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def stop(self) -> None:
         """Ends it. An action under way is cut off; its intent stays in the journal."""
@@ -127,15 +148,15 @@ class Engine:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for controller in self.controllers.values():
-            await controller.informer.stop()
+            await controller.declarations.stop()
             await controller.provider.close()
 
     def regroup(self) -> None:
         """Policies changed: every resource is looked at again, and finds its fleet anew."""
-        if self._unlooked:
-            self._again = True  # some were looked at before the change, and by the old policies
-        elif self._tasks:
-            self._begin_pass()
+        for fleet in self.fleets.values():
+            self.gate.equip(fleet)
+        if self._tasks:
+            self.passes.regroup()
         self.decide_all()
 
     def decide_all(self) -> None:
@@ -146,20 +167,18 @@ class Engine:
     # What comes in
 
     def _adder(self, kind: str) -> Any:
-        generations: dict[Key, tuple[str, int, str]] = {}
+        marks: dict[Key, Hashable] = {}
+        mark_of = self.controllers[kind].declarations.mark
 
         def add(key: Key) -> None:
-            obj = self.controllers[kind].get(key)
-            metadata = obj["metadata"] if obj else {}
-            adopted = (metadata.get("annotations") or {}).get(ADOPT, "")
-            mark = (metadata.get("uid", ""), metadata.get("generation", 0), adopted)
-            fresh = generations.get(key) != mark or bool(metadata.get("deletionTimestamp"))
-            if obj is None:
-                generations.pop(key, None)
+            mark = mark_of(key)
+            if mark is None:
+                marks.pop(key, None)
+            elif marks.get(key) == mark:  # our own status writes come by here too, and mean nothing new
+                return
             else:
-                generations[key] = mark
-            if fresh:  # our own status writes come by here too, and mean nothing new
-                self.queue.add(Where(kind, key), Priority.CHANGE)
+                marks[key] = mark
+            self.queue.add(Where(kind, key), Priority.CHANGE)
 
         return add
 
@@ -167,63 +186,58 @@ class Engine:
         async for ref in hints:
             self.queue.add(Where(kind, Key(ref.namespace, ref.name)), Priority.HINT)
 
-    def _begin_pass(self) -> None:
-        self._unlooked = {
-            Where(kind, Key(o["metadata"].get("namespace", ""), o["metadata"]["name"])): None
-            for kind, controller in self.controllers.items()
-            for o in controller.informer.all()
-        }
+    # Passes
+
+    def pass_begins(self) -> None:
         for fleet in self.fleets.values():
             fleet.pass_begun()
-        self.queue.add_all(self._unlooked, Priority.PASS)
-        if not self._unlooked:
-            self._end_pass()
 
-    def _end_pass(self) -> None:
+    def pass_ends(self, size: int, seconds: float) -> None:
+        self.tell.pass_done(size, seconds)
         for fleet in self.fleets.values():
             fleet.pass_done()
             self._decide_soon(fleet)
-        if self._again:
-            self._again = False
-            self._pass_wanted.set()
 
-    async def _pass_forever(self) -> None:
-        loop = asyncio.get_running_loop()
-        due = first_pass(self._passes, loop.time(), self._random)
-        while True:
-            with suppress(TimeoutError):
-                async with asyncio.timeout_at(due):
-                    await self._pass_wanted.wait()
-                    await asyncio.sleep(self._settle)
-            self._pass_wanted.clear()
-            started = loop.time()
-            if not self._unlooked:
-                self._begin_pass()
-            due = next_pass(self._passes, started, loop.time(), self._random)
+    def is_calm(self, controller: Controller, where: Where, *, anew: bool) -> bool:
+        """Whether nothing of a resource is open; what was not known, or had its policies changed, is put into its fleet."""
+        ref = self._members.at(where)
+        if ref is None or anew:
+            obj = controller.get(where.key)
+            if obj is None:
+                return False
+            ref = controller.ref_of(obj)
+            fleet = self._fleet(ref, obj)
+            if fleet.invariants or fleet.health:  # they want to see it
+                return False
+        return ref not in self._seen
 
     # Work on one key
 
     async def _work(self) -> None:
         while (where := await self.queue.get()) is not None:
+            started, result = self.clock.now(), Result.ERROR
             try:
-                await self._handle(where)
+                with self._trace.phase("reconcile", kind=where.kind, namespace=where.key.namespace, name=where.key.name):
+                    await self._handle(where)
             except asyncio.CancelledError:
                 raise
             except Exception as error:
-                if not isinstance(error, ApiError):
+                if isinstance(error, Unreachable):
+                    log.warning("%s %s waits for the server: %s", where.kind, where.key, error)
+                elif not isinstance(error, ApiError):
                     log.exception("%s %s failed", where.kind, where.key)
                 self.queue.retry(where)
             else:
+                result = Result.SUCCESS
                 self.queue.forget(where)
             finally:
                 self.queue.done(where)
-                self._looked(where)
+                self.tell.worked(where.kind, self._since(started), result)
+                self.passes.looked(where)
 
-    def _looked(self, where: Where) -> None:
-        if where in self._unlooked:
-            del self._unlooked[where]
-            if not self._unlooked:
-                self._end_pass()
+    def _since(self, started: float) -> float:
+        """For listeners; not by the event loop's clock, which stands still between its turns."""
+        return max(0.0, self.clock.now() - started)
 
     async def _handle(self, where: Where) -> None:
         controller = self.controllers[where.kind]
@@ -231,153 +245,184 @@ class Engine:
         if drift is not None:
             await self._act(controller, drift)
             return
+        if self._nothing_new(controller, where):
+            return
         obj = controller.get(where.key)
         if obj is None:
             self._gone(where)
             return
         if not obj["metadata"].get("deletionTimestamp"):
             obj = await controller.hold_on(obj)
-        self._enter(controller, await controller.look(obj))
-        await self._report(controller, controller.ref_of(obj))
+        seen = await controller.look(obj)
+        drift = self._enter(controller, seen)
+        if drift is not None and self._at_once(where, drift):
+            await self._act(controller, drift, seen)
+            return
+        if drift is not None:
+            self._decide_about(seen.ref)
+        await self._report(controller, seen.ref)
+
+    def _nothing_new(self, controller: Controller, where: Where) -> bool:
+        """Whether a hint was about what we know: nothing is open there, and nothing has moved since the last look."""
+        if self.queue.priority(where) is not Priority.HINT or self._members.at(where) in self._seen:
+            return False
+        return controller.still(where.key)
 
     def _gone(self, where: Where) -> None:
-        ref = self._refs.get(where)
+        ref = self._members.at(where)
         if ref is not None:
             self._leave(ref)
 
     def _leave(self, ref: Ref) -> None:
-        where = _where(ref)
-        if self._refs.get(where) == ref:
-            del self._refs[where]
-        name = self._fleet_names.pop(ref, "")
-        fleet = self.fleets.get(name)
-        if fleet is not None:
-            fleet.forget(ref)
-            fleet.unknown.pop(ref, None)
-            fleet.unhealthy.discard(ref)
-            self._members[name].discard(ref)
-            fleet.size = len(self._members[name])
+        if (fleet := self._members.fleet(ref)) is not None:
+            self._close(fleet, ref, Closed.GONE)
             self._decide_soon(fleet)
+        self._members.leave(ref)
         self._seen.pop(ref, None)
         self._holds.pop(ref, None)
+        self._moves.pop(ref, None)
         self.controllers[ref.kind].forget(ref)
 
     def _fleet(self, ref: Ref, obj: Object) -> Fleet:
         kind = self.controllers[ref.kind].fleet_kind(ref)
         name = self.gate.fleet_of(kind, ref.namespace, obj["metadata"].get("labels") or {})
-        before = self._fleet_names.get(ref)
-        if before != name:
-            if before is not None:
-                self._leave(ref)
-            namesake = self._refs.get(_where(ref))
-            if namesake is not None and namesake != ref:
-                self._leave(namesake)  # a reused name is another resource
-            self._refs[_where(ref)] = ref
-            self._fleet_names[ref] = name
-            self._members.setdefault(name, set()).add(ref)
-        fleet = self.fleets.get(name)
-        if fleet is None:
-            fleet = self.fleets[name] = Fleet(name, 0)
-            fleet.pass_begun()
-            if not self._unlooked:  # no pass is under way, and guards wait for a look at the whole
-                self._pass_wanted.set()
-        fleet.size = len(self._members[name])
+        for other in self._members.strangers(ref, name):
+            self._leave(other)
+        return self._members.join(ref, name, self._new_fleet)
+
+    def _new_fleet(self, name: str) -> Fleet:
+        fleet = Fleet(name, 0)
+        self.gate.equip(fleet)
+        fleet.pass_begun()
+        if self.passes.again:  # some that belong to it were looked at by the old policies
+            fleet.stock_since = fleet.passes_begun
+        if not self.passes.under_way:  # guards wait for a look at the whole
+            self.passes.want()
         return fleet
 
     # The ledger
 
-    def _enter(self, controller: Controller, seen: Seen) -> None:
-        """Enters what was seen: a line in the ledger, or none."""
-        ref, fleet = seen.ref, self._fleet(seen.ref, seen.obj)
-        state = seen.observation.state
+    def _enter(self, controller: Controller, seen: Seen) -> Drift | None:
+        """Enters what was seen: a line in the ledger, which it gives, or none. What it leads to is not decided here."""
+        ref, first = seen.ref, seen.ref not in self._members
+        fleet = self._fleet(ref, seen.obj)
+        state, seen = seen.observation.state, examined(fleet, controller, seen)
+        take_stock(fleet, controller, seen)
         self._seen[ref] = seen
+        self.tell.looked(fleet, seen)
         if isinstance(state, Unknown):
             fleet.unknown[ref] = state.reason
             self._decide_soon(fleet)
-            return
+            return None
         was_unknown = fleet.unknown.pop(ref, None) is not None
-        fleet.unhealthy.discard(ref)
+        fleet.unhealthy.pop(ref, None)
         if seen.unhealthy:
-            fleet.unhealthy.add(ref)
+            made_by = last_write(seen.obj["metadata"])
+            fleet.unhealthy[ref] = self._sets.place(ref.uid, made_by, self.clock.now(), seen.record.change_set)
         if seen.diff:
-            fleet.drifts[ref] = self._line(controller, fleet, seen)
-            self._decide_soon(fleet)
-        elif ref in fleet.drifts or was_unknown:
-            if seen.unhealthy:
-                self._decide_soon(fleet)
-            else:
+            known = fleet.drifts.get(ref)
+            drift = line_of(controller, seen, known, self._sets, self.clock.now())
+            if known is not None and known is not drift and known.in_flight:
+                fleet.forget(ref)
+            fleet.drifts[ref] = drift
+            if first and seen.record.approved == drift.made_from:  # before a restart; later it would be a second use
+                drift.approved = seen.record.approved
+            drift.desired = outcome(fleet, controller, seen)
+            if known is None:
+                self.tell.drift_opened(fleet, drift)
+            return drift
+        if ref in fleet.drifts or was_unknown:
+            if not seen.unhealthy:
+                self._close(fleet, ref, Closed.ITSELF)
                 fleet.verified(ref)
-                self._decide_soon(fleet)
+            elif ref in fleet.drifts:
+                self.queue.add_after(where_of(ref), UNHEALTHY_SECONDS)
+            self._decide_soon(fleet)
+        return None
 
-    def _line(self, controller: Controller, fleet: Fleet, seen: Seen) -> Drift:
-        """The ledger's line for a difference: a new one, or the one there is with what is new."""
-        now, record, metadata = self.clock.now(), seen.record, seen.obj["metadata"]
-        assert seen.diff.op is not None
-        assert seen.diff.cause is not None
-        known = fleet.drifts.get(seen.ref)
-        if known is not None and known.made_from == seen.made_from:
-            known.owned, known.foreign = seen.owned, seen.foreign
-            return known
-        diff = attribute(seen.diff, declared_by=Writers(metadata.get("managedFields") or (), root=("spec",)))
-        by = tuple(dict.fromkeys(c.who.manager for c in diff.changes if c.who is not None))
-        line = Drift(
-            ref=seen.ref,
-            op=seen.diff.op,
-            cause=seen.diff.cause,
-            since=known.since if known else record.since or now,
-            made_from=seen.made_from,
-            generation=metadata.get("generation", 0),
-            paths=tuple(path_text(c.path) for c in diff.changes),
-            changes=tuple(render(diff, controller.sensitive)) if diff.op is Op.UPDATE else (),
-            owned=seen.owned,
-            foreign=seen.foreign,
-            change_set=(metadata.get("annotations") or {}).get(CHANGE_SET, ""),
-            by=by,
-            reversals=self._reversals(controller, record, seen.diff.cause) if known is None else known.reversals,
-            target=controller.provider.target(seen.spec),
-            domain=controller.provider.domain(seen.spec),
-        )
-        if known is not None:
-            line.attempts, line.failures, line.retry_at = known.attempts, known.failures, known.retry_at
-            line.error = known.error
-            if known.in_flight:
-                fleet.forget(seen.ref)
-        return line
-
-    def _reversals(self, controller: Controller, record: Record, cause: Cause) -> tuple[float, ...]:
-        return reversed_since(record, cause, self.clock.now()) if controller.provider.contested else ()
+    def _close(self, fleet: Fleet, ref: Ref, why: Closed) -> None:
+        if (drift := fleet.drifts.get(ref)) is not None:
+            why = Closed.ACTED if why is Closed.ITSELF and drift.phase is Phase.SETTLING else why
+            self.tell.drift_closed(fleet, drift, self._since(drift.since), why)
 
     # Deciding
+
+    def _at_once(self, where: Where, drift: Drift) -> bool:
+        """Begins what need not wait for what else may come: a creation, for it harms nothing that exists, and a lone repair.
+
+        A repair is lone where nothing else of its fleet differs and the last such was longer ago than decisions wait: so of many
+        that come together one at most goes before the whole is judged.
+        """
+        fleet, now = self._members.fleet(drift.ref), self.clock.now()
+        if fleet is None or drift.in_flight:
+            return False
+        if drift.op is Op.CREATE:
+            if not self.gate.admits(fleet, drift, now):
+                return False
+        else:
+            if drift.cause is not Cause.DRIFT or not self._lone(where, fleet):
+                return False
+            verdict = self._judge(fleet, now)
+            if drift not in verdict.allowed:
+                return False
+        fleet.begin(drift, now)
+        self._holds.pop(drift.ref, None)
+        return True
+
+    def _lone(self, where: Where, fleet: Fleet) -> bool:
+        if len(fleet.drifts) > 1 or fleet.unknown or self.passes.under_way or not fleet.passes_done:
+            return False
+        if self.queue.priority(where) is Priority.PASS:
+            return False
+        now = asyncio.get_running_loop().time()
+        if now < self._lone_after.get(fleet.name, 0.0):
+            return False
+        self._lone_after[fleet.name] = now + self._settle
+        return True
+
+    def _decide_about(self, ref: Ref) -> None:
+        if (fleet := self._members.fleet(ref)) is not None:
+            self._decide_soon(fleet)
 
     def _decide_soon(self, fleet: Fleet) -> None:
         """Decides a moment after the last look, but not later than `SETTLE_MOST` after the first."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         timer = self._deciding.pop(fleet.name, None)
-        first = self._first_wish.setdefault(fleet.name, now) if timer is not None else now
-        self._first_wish[fleet.name] = first
+        first = self._first_wish.setdefault(fleet.name, now)
         if timer is not None:
             timer.cancel()
         at = min(now + self._settle, first + SETTLE_MOST)
         self._deciding[fleet.name] = loop.call_at(at, self._decide, fleet)
 
+    def _judge(self, fleet: Fleet, now: float) -> Verdict:
+        fleet.gathering = self._sets.gathering(now)
+        with self._trace.phase("decide", fleet=fleet.name):
+            verdict = self.gate.judge(fleet, now)
+            self._trace.note(allowed=len(verdict.allowed), held=len(verdict.held), halts=len(verdict.halts))
+        fleet.take(verdict)
+        self.gate.taken(fleet, verdict)
+        self.tell.decided(fleet, verdict, self._since(now))
+        return verdict
+
     def _decide(self, fleet: Fleet) -> None:
         self._deciding.pop(fleet.name, None)
+        self._first_wish.pop(fleet.name, None)
         now = self.clock.now()
-        verdict = self.gate.judge(fleet, now)
-        fleet.take(verdict)
+        verdict = self._judge(fleet, now)
         for drift in verdict.allowed:
             if drift.in_flight or drift.ref not in self._seen:
                 continue
             fleet.begin(drift, now)
-            where = _where(drift.ref)
+            where = where_of(drift.ref)
             self._go[where] = drift
             self._holds.pop(drift.ref, None)
             self.queue.add(where, Priority.CHANGE)
         for ref, hold in verdict.held.items():
             if self._holds.get(ref) != hold:
                 self._holds[ref] = hold
-                self.queue.add(_where(ref), Priority.HINT)
+                self.tell.held(fleet, ref, hold)
+                self.queue.add(where_of(ref), Priority.HINT)
         later = [hold.until for hold in verdict.held.values() if hold.until > now]
         if later and fleet.name not in self._deciding:
             delay = min(later) - now
@@ -385,33 +430,62 @@ class Engine:
 
     # Acting
 
-    async def _act(self, controller: Controller, drift: Drift) -> None:
-        fleet = self.fleets[self._fleet_names.get(drift.ref, "")] if drift.ref in self._fleet_names else None
+    async def _act(self, controller: Controller, drift: Drift, seen: Seen | None = None) -> None:
+        """Acts on what was let through; without a second look where it was `seen` this moment."""
+        fleet = self._members.fleet(drift.ref)
         if fleet is None:
             return
-        ref = drift.ref
+        ref, started = drift.ref, self.clock.now()
         try:
-            seen = await controller.act(drift.made_from, ref.name, ref.namespace, ref.uid)
+            if seen is not None:
+                found = await controller.act_on(seen)
+            else:
+                found = await controller.act(drift.made_from, ref.name, ref.namespace, ref.uid)
         except Moved:
+            self._acted(fleet, drift, started, Outcome.MOVED)
             drift.phase = Phase.OPEN
+            self._close(fleet, ref, Closed.MOVED)
             fleet.forget(ref)
             await self._look_again(controller, ref)
+            self._remember_moved(fleet, drift)
             return
         except ApiError as error:
             if error.reason == "NotFound":
+                self._acted(fleet, drift, started, Outcome.GONE)
                 self._leave(ref)
                 return
+            self._acted(fleet, drift, started, Outcome.FAILED, error.message)
             await self._failed(controller, fleet, drift, error.message)
             return
         except Exception as error:
+            self._acted(fleet, drift, started, Outcome.FAILED, str(error) or type(error).__name__)
             await self._failed(controller, fleet, drift, str(error) or type(error).__name__)
             return
-        await self._succeeded(controller, fleet, drift, seen)
+        self._acted(fleet, drift, started, Outcome.DONE)
+        await self._succeeded(controller, fleet, drift, found)
+
+    def _acted(self, fleet: Fleet, drift: Drift, started: float, outcome: Outcome, error: str = "") -> None:
+        worked = True if outcome is Outcome.DONE else False if outcome is Outcome.FAILED else None
+        fleet.answered(drift, self.clock.now(), worked, error)
+        self._trace.note(op=drift.op, change_set=drift.change_set, outcome=outcome)
+        self.tell.acted(fleet, drift, self._since(started), outcome, error)
+
+    def _remember_moved(self, fleet: Fleet, before: Drift) -> None:
+        """What was tried and failed before something moved is not forgotten; and what moves again and again waits longer each time."""
+        ref = before.ref
+        moves = self._moves[ref] = self._moves.get(ref, 0) + 1
+        if (line := fleet.drifts.get(ref)) is None:
+            return
+        line.attempts, line.failures, line.error = before.attempts, before.failures, before.error
+        line.retry_at = before.retry_at
+        if moves > MOVES_AT_ONCE:
+            line.retry_at = self.clock.now() + self.gate.backoff(fleet).delay(moves - MOVES_AT_ONCE, self._random)
 
     async def _look_again(self, controller: Controller, ref: Ref) -> None:
         obj = controller.get(Key(ref.namespace, ref.name))
         if obj is not None and obj["metadata"]["uid"] == ref.uid:
-            self._enter(controller, await controller.look(obj))
+            if self._enter(controller, await controller.look(obj)) is not None:
+                self._decide_about(ref)
             await self._report(controller, ref)
 
     async def _failed(self, controller: Controller, fleet: Fleet, drift: Drift, why: str) -> None:
@@ -423,12 +497,16 @@ class Engine:
 
     async def _succeeded(self, controller: Controller, fleet: Fleet, drift: Drift, seen: Seen) -> None:
         now = self.clock.now()
+        self._moves.pop(drift.ref, None)
+        seen = examined(fleet, controller, seen)
+        take_stock(fleet, controller, seen)
         record = seen.record
         record.intent = None
         record.converged_seconds = round(now - drift.since, 3)
         record.reversals = drift.reversals
         record.repaired_at = now if drift.cause is not Cause.INTENT else 0.0
         if drift.op is Op.DELETE and seen.deleting:
+            self._close(fleet, drift.ref, Closed.ACTED)
             fleet.verified(drift.ref)
             await controller.let_go(seen.obj)
             self._leave(drift.ref)
@@ -437,8 +515,9 @@ class Engine:
         record.identity = seen.identity
         if seen.unhealthy:
             drift.phase = Phase.SETTLING
-            self.queue.add_after(_where(drift.ref), 1.0)
+            self.queue.add_after(where_of(drift.ref), UNHEALTHY_SECONDS)
         else:
+            self._close(fleet, drift.ref, Closed.ACTED)
             fleet.verified(drift.ref)
         self._seen[drift.ref] = seen
         self._decide_soon(fleet)
@@ -449,7 +528,7 @@ class Engine:
     async def _report(self, controller: Controller, ref: Ref, error: str = "") -> None:
         """Writes the status where it changed; lets a resource go that is deleted and of which nothing is left."""
         seen = self._seen.get(ref)
-        fleet = self.fleets.get(self._fleet_names.get(ref, ""))
+        fleet = self._members.fleet(ref)
         if seen is None or fleet is None:
             return
         obj = controller.get(Key(ref.namespace, ref.name)) or seen.obj
@@ -475,22 +554,24 @@ class Engine:
                 return  # it was told before a restart; what is new comes with the decision
         elif error:
             record.intent = Record.read(obj.get("status") or {}).intent  # it may have been done: who looks next must know
-        status = status_of(
-            {**obj, "metadata": {**obj["metadata"], "generation": seen.obj["metadata"].get("generation", 0)}},
-            record,
-            now=self.clock.timestamp(),
-            drift=drift,
-            hold=self._holds.get(ref),
-            unknown=state if isinstance(state, Unknown) else None,
-            unhealthy=seen.unhealthy,
-            error=error,
-            state=state if isinstance(state, Mapping) else {},
-            shown=controller.provider.shown,
-        )
-        await controller.write_status(obj, status)
+        status = controller.short_status(seen) if drift is None and not seen.unhealthy else None
+        if status is None:
+            status = status_of(
+                {**obj, "metadata": {**obj["metadata"], "generation": seen.obj["metadata"].get("generation", 0)}},
+                record,
+                now=self.clock.timestamp(),
+                drift=drift,
+                hold=self._holds.get(ref),
+                unknown=state if isinstance(state, Unknown) else None,
+                unhealthy=seen.unhealthy,
+                error=error,
+                state=state if isinstance(state, Mapping) else {},
+                shown=controller.provider.shown,
+                observed_at=format_time(seen.observation.at),
+            )
+        with self._trace.phase("status", ref):
+            written = await controller.write_status(obj, status)
         if drift is None and not isinstance(state, Unknown):
             self._seen.pop(ref, None)
-
-
-def _where(ref: Ref) -> Where:
-    return Where(ref.kind, Key(ref.namespace, ref.name))
+            if not seen.unhealthy:
+                controller.settled(Key(ref.namespace, ref.name), written, seen)

@@ -11,11 +11,18 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from homeostat.loop.breaker import Breaker
+from homeostat.loop.breaker import Breaker, BreakerPolicy, Circuit, Permit
 
 State = Mapping[str, Any]
 Invariant = Callable[[Mapping["Ref", State], Mapping["Ref", State]], str | None]
-"""Looks at the fleet as it is and as it would be; says what would be broken, or None."""
+"""Looks at the fleet as it is and as it would be; says what would be broken, or None. Raises `Unanswered` where it cannot tell."""
+Health = Callable[[State, State], str]
+"""Looks at a declared object and its observed state; says why it does not do its work, or nothing."""
+
+
+class Unanswered(Exception):
+    """An invariant could not be evaluated on this fleet, and why."""
+
 
 RETURN_PREFIX = "return-of/"
 """How the change set is named that returns another to its last good revision. One that fails is not returned in its
@@ -89,6 +96,7 @@ class Drift:
     reversals: tuple[float, ...] = ()  # times at which somebody undid what we did
     target: str = ""  # what a circuit breaker protects: a host, an API
     domain: str = ""  # fault domain: a rack, a zone
+    permit: Permit | None = None  # the breaker's leave for the action under way
     approved: str = ""  # the `made_from` that a person approved: the approval is for that and nothing else
 
     @property
@@ -108,6 +116,8 @@ class Drift:
 
 # Reading a member through its class costs more than the comparison that it is for.
 _ACTING, _SETTLING, _DRIFT, _CREATE = Phase.ACTING, Phase.SETTLING, Cause.DRIFT, Op.CREATE
+_CLOSED = Breaker()
+_FREE = Permit(_CLOSED.epoch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +215,7 @@ class Fleet:
     size: int  # resources that exist, or should
     drifts: dict[Ref, Drift] = field(default_factory=dict)
     unknown: dict[Ref, str] = field(default_factory=dict)  # unreadable, and why
-    unhealthy: set[Ref] = field(default_factory=set)
+    unhealthy: dict[Ref, str] = field(default_factory=dict)  # as declared and not at work; by which change set
     waves: dict[str, Wave] = field(
         default_factory=dict
     )  # under way or failed, by change set; drift of reality under ""
@@ -215,13 +225,21 @@ class Fleet:
     halts: dict[str, Halt] = field(default_factory=dict)  # by guard and what it is about
     approvals: frozenset[str] = frozenset()  # plan hashes that a person approved, each good once
     grants: dict[str, Grant] = field(default_factory=dict)  # what is left of the approvals that change sets carry
-    gathering: frozenset[str] = frozenset()  # change sets whose writes are still coming in
+    gathering: Mapping[str, float] = field(default_factory=dict)  # change sets still coming in, and how long they are awaited
     domains_busy: frozenset[str] = frozenset()  # fault domains that something else is at work in
-    breakers: Mapping[str, Breaker] = field(default_factory=dict)  # by target, where one is not closed
-    observed: Mapping[Ref, State] = field(default_factory=dict)  # what exists, for invariants
-    invariants: tuple[Invariant, ...] = ()
+    breakers: dict[str, Breaker] = field(default_factory=dict)  # by target, of those that failed and did not work since
+    limits: BreakerPolicy = field(default_factory=BreakerPolicy)  # when they open; the gate's to say
+    invariants: tuple[Invariant, ...] = ()  # the gate's to say, as is `health`
+    health: tuple[Health, ...] = ()
+    observed: dict[Ref, State] = field(default_factory=dict)  # what exists, for invariants; empty where there are none
+    stock_since: int = 0  # how many passes had begun when `observed` began to be kept
     passes_begun: int = 0
     passes_done: int = 0  # full looks at every resource, the first one after a start included
+
+    @property
+    def seen_whole(self) -> bool:
+        """Whether everything was looked at since `observed` is kept: before, it is a part and says nothing."""
+        return self.passes_done > self.stock_since
 
     def open_drifts(self, *ops: Op) -> list[Drift]:
         return [d for d in self.drifts.values() if not ops or d.op in ops]
@@ -240,6 +258,11 @@ class Fleet:
         """An allowed difference is being acted on: it joins the wave under way, or the next one."""
         drift.phase = _ACTING
         drift.attempts += 1
+        if (breaker := self.breakers.get(drift.target)) is not None:
+            self.breakers[drift.target], answer = breaker.ask(self.limits, now)
+            drift.permit = answer if isinstance(answer, Permit) else None
+        else:
+            drift.permit = _FREE
         if drift.op is _CREATE:
             return
         key = drift.wave
@@ -251,6 +274,23 @@ class Fleet:
         wave.members[drift.ref] = Acted(drift.op, now, drift.is_approved)
         wave.verified.discard(drift.ref)
         wave.failed.discard(drift.ref)
+
+    def answered(self, drift: Drift, now: float, worked: bool | None, reason: str = "") -> None:
+        """What became of an action says how its target is: it works, it does not, or (None) nothing can be said."""
+        permit, drift.permit = drift.permit, None
+        breaker = self.breakers.get(drift.target, _CLOSED)
+        if permit is None or (breaker is _CLOSED and worked is not False):
+            return
+        if worked is None:
+            after = breaker.dropped(permit, self.limits)
+        elif worked:
+            after = breaker.succeeded(permit, now)
+        else:
+            after = breaker.failed(permit, self.limits, now, reason)
+        if after.circuit is Circuit.CLOSED and not after.failures:
+            self.breakers.pop(drift.target, None)
+        else:
+            self.breakers[drift.target] = after
 
     def verified(self, ref: Ref) -> None:
         """It was read back as declared, and healthy: the difference is closed."""
@@ -292,7 +332,7 @@ class Fleet:
     def pass_done(self) -> None:
         """The full look is complete. What is known of change sets that have nothing open any more is forgotten."""
         self.passes_done = self.passes_begun
-        alive = {drift.wave for drift in self.drifts.values()} | {""} | self.gathering
+        alive = {drift.wave for drift in self.drifts.values()} | {""} | self.gathering.keys()
         for waves in (self.waves, self.passed):
             for key in waves.keys() - alive:
                 del waves[key]

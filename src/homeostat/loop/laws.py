@@ -9,7 +9,7 @@ stored. What all of them keep:
 - a reading that was seen before says nothing new; readings may come at any pace.
 
 `OnOff` switches with hysteresis, `Step` moves by fixed steps with cooldowns, `PID` follows a set point smoothly. For
-replicas in proportion to a load there is `scaling.Ratio`.
+replicas in proportion to a load there is `scaling.Proportion`.
 """
 
 from __future__ import annotations

@@ -21,6 +21,9 @@ from homeostat.model.errors import ApiError
 GONE_WITHIN = 20.0
 """Seconds that a deletion waits for finalizers and grace."""
 
+ANSWER_SECONDS = 0.5
+"""So long the answer to a write is a reading of the object."""
+
 Object = dict[str, Any]
 
 
@@ -38,6 +41,7 @@ class LiveObject:
         self.obj: Object | None = None
         self.conflict = ""
         """Who else owns what would be changed, in words; as of the last `about`."""
+        self._answer: tuple[Object, float] | None = None  # what our last write left, as the server said, and when
         self._asked = b""  # for which declaration and state the server was asked what applying would do
         self._settled: Object = {}  # what came out of it
 
@@ -49,7 +53,11 @@ class LiveObject:
     # Looking
 
     async def read(self) -> Object | None:
-        """The object as it is now."""
+        """The object as it is now: right after a write of ours, as the server answered it."""
+        answer, self._answer = self._answer, None
+        if answer is not None and asyncio.get_running_loop().time() - answer[1] < ANSWER_SECONDS:
+            self.obj = answer[0]
+            return self.obj
         try:
             self.obj = await self.kind.get(self.name, namespace=self.namespace)
         except ApiError as error:
@@ -121,16 +129,14 @@ class LiveObject:
     async def put(self, declared: Object, *, force: bool) -> None:
         """Applies the declaration to this very object, or makes it where there was none. `force` takes fields from others."""
         try:
-            if self.obj is None:
-                await self._create(declared)
-            else:
-                await self._apply(declared, force=force)
+            put = await (self._create(declared) if self.obj is None else self._apply(declared, force=force))
+            self._answer = put, asyncio.get_running_loop().time()
         except ApiError as error:
             if conflict := _conflict(error):
                 raise (Moved if self.obj is None else Refused)(conflict) from None
             raise _told(error) from None
 
-    async def _create(self, declared: Object) -> None:
+    async def _create(self, declared: Object) -> Object:
         """Applies what was not there. Without force that cannot change what somebody else has made meanwhile; only add to it."""
         made = await self._apply(declared)
         if others := managers_of(made) - {self.manager}:
@@ -138,6 +144,7 @@ class LiveObject:
             bare = {key: value for key, value in made["metadata"].items() if key in kept}
             await self.kind.apply({"metadata": bare}, field_manager=self.manager)  # and so it is as it was
             raise Moved(f"{' and '.join(sorted(others))} made it first")
+        return made
 
     async def _apply(self, declared: Object, *, force: bool = False, dry_run: bool = False) -> Object:
         if self.obj is not None:

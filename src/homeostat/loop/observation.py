@@ -47,7 +47,7 @@ State: TypeAlias = Mapping[str, Any] | Absent
 """What a successful read gives: the state as JSON has it, or that there is none."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Observation:
     """One look at one thing. `at` is when the look ended (wall seconds), `took` how long it was (seconds), `source` who looked."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from homeostat.model.conditions import find_condition, set_condition
@@ -60,6 +61,17 @@ def parent_status(
         "leaving": len(leaving),
     }
     return {**before, **said["status"], "observedGeneration": generation, "children": counts}
+
+
+def ready_status(generation: int, applied: Mapping[str, Any], identity: str) -> Object:
+    """The status of a child that is as declared and has no history: as little as there is to say, for there may be many."""
+    return {**_ready(generation), "lastApplied": applied, "identity": identity}
+
+
+@lru_cache(1024)
+def _ready(generation: int) -> Object:
+    ready = {"type": "Ready", "status": "True", "reason": "Converged", "message": "as declared"}
+    return {"conditions": [{**ready, "observedGeneration": generation}], "observedGeneration": generation}
 
 
 def _words(child: Object) -> str:

@@ -32,7 +32,9 @@ _NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
 _QUOTED = r'"(?:[^"\\\n]|\\.)*"'
 _LABEL = re.compile(rf"({_NAME}|{_QUOTED})[ \t]*(?:(=~|!~|!=|=)[ \t]*({_QUOTED})[ \t]*)?(?:,|(?=\}}))")
 _ESCAPE = re.compile(r"\\(.)")
-_VALUE = re.compile(r"[ \t]*([^\s#]+)(?:[ \t]+[-+0-9.eE]+)?[ \t]*(?:#.*)?\r?")
+_VALUE = re.compile(r"[ \t]*([^\s#]+)(?:[ \t]+([-+0-9.eE]+))?[ \t]*(?:#.*)?\r?")
+_MILLISECONDS = 1e11
+"""A time from here on is in milliseconds, as the older format has it; OpenMetrics has seconds."""
 
 
 class Combine(StrEnum):
@@ -119,29 +121,29 @@ class Query:
         return cls(name, tuple(matchers), combine)
 
     def evaluate(self, page: str, at: float) -> Metric:
-        """What a page of Prometheus text says."""
+        """What a page of Prometheus text says. It is of the time `at`, or of the oldest sample that says an older one."""
         if page and not page.endswith("\n"):
             return Unknown("the page is broken off: its last line has no end")
         try:
-            values = self._matching(page)
+            found = self._matching(page, at)
         except BadText as error:
             return Unknown(str(error))
-        if not values:
+        if not found:
             return Unknown(f"no series matches {self}")
-        result = _combined(values, self.combine)
+        result = _combined([value for value, _ in found], self.combine)
         if not math.isfinite(result):
             return Unknown(f"the {self.combine} of {self} is {result}")
-        return Reading(result, at)
+        return Reading(result, min(when for _, when in found))
 
-    def _matching(self, page: str) -> list[float]:
+    def _matching(self, page: str, at: float) -> list[tuple[float, float]]:
         tests = [(matcher.label, matcher.test()) for matcher in self.matchers]
-        values = []
-        for labels, value in _samples(page, self.name):
+        found = []
+        for labels, value, stamp in _samples(page, self.name):
             if all(test(labels.get(label, "")) for label, test in tests):
-                values.append(value)
-                if len(values) > SERIES_LIMIT:
+                found.append((value, at if stamp is None else min(at, stamp)))
+                if len(found) > SERIES_LIMIT:
                     raise BadText(f"more than {SERIES_LIMIT} series match {self}")
-        return values
+        return found
 
     def __str__(self) -> str:
         inside = ", ".join(f"{one.label}{one.operator}{_quote(one.value)}" for one in self.matchers)
@@ -173,8 +175,8 @@ def _combined(values: list[float], combine: Combine) -> float:
 # The text
 
 
-def _samples(page: str, name: str) -> Iterator[tuple[Mapping[str, str], float]]:
-    """The samples of one metric. Raises `BadText` where a line of it cannot be understood."""
+def _samples(page: str, name: str) -> Iterator[tuple[Mapping[str, str], float, float | None]]:
+    """The samples of one metric, with the time that they say they are of. Raises `BadText` where a line of it cannot be understood."""
     for line, end in _lines(page, name):
         labels: dict[str, str] = {}
         try:
@@ -186,7 +188,10 @@ def _samples(page: str, name: str) -> Iterator[tuple[Mapping[str, str], float]]:
             written = _VALUE.match(page, end)
             if written is None or not page.startswith("\n", written.end()):
                 raise BadText("no value")
-            yield labels, _number(written[1])
+            stamp = _number(written[2]) if written[2] else None
+            if stamp is not None and abs(stamp) >= _MILLISECONDS:
+                stamp /= 1000
+            yield labels, _number(written[1]), stamp
         except BadText as error:
             number, text = page.count("\n", 0, line) + 1, page[line : line + 100].partition("\n")[0]
             raise BadText(f"line {number} cannot be read ({error}): {text!r}") from None

@@ -43,7 +43,7 @@ class Refused(Exception):
     """
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Task:
     """For whom a provider works at this moment; `current()` gives it inside `observe`, `apply` and `delete`.
 
@@ -62,11 +62,29 @@ class Task:
     """What was made true last; None where nothing was."""
     observed: State | None = None
     """While acting: the state that this was decided on."""
+    shown: Mapping[str, Any] = field(default_factory=dict)
+    """What the status shows of the state, by `Provider.shown`, as it was written last: after a restart, what was seen before it."""
     kept: dict[str, Any] = field(default_factory=dict)
     """What a provider notes of its work, such as what it made itself. Notes made while acting stay, in the status, where all may read."""
 
 
 _current: ContextVar[Task] = ContextVar("homeostat_task")
+
+
+class Working:
+    """While it lasts, `current()` is this task."""
+
+    __slots__ = ("_task", "_token")
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+
+    def __enter__(self) -> Task:
+        self._token = _current.set(self._task)
+        return self._task
+
+    def __exit__(self, *_: object) -> None:
+        _current.reset(self._token)
 
 
 def current() -> Task:
@@ -77,8 +95,10 @@ def current() -> Task:
 class Provider(Generic[SpecT, StateT]):
     """One kind of real thing. Class options: `group` (required), `version`, `kind`, `plural`, `scope`, `short_names`, `columns`, `scale`.
 
+    `host=True` is for what runs or writes on the host of the loop: who declares one needs the verb `operate` on it as well.
     `shown` names fields of the state that the status shows, as `kubectl get` and the scale subresource want it. `contested=False` is
     for what ends by itself: that it drifts again and again is then not somebody else's doing, and the flap guard lets it be repaired.
+    `adopts=True` is for what is always somebody else's, such as the number of replicas of a target: naming it is enough to act on it.
 
     Fields of the state that the spec has too, by name, are compared; a field of the spec that the state lacks cannot be seen and
     is only written.
@@ -89,6 +109,7 @@ class Provider(Generic[SpecT, StateT]):
     deadline: ClassVar[float] = DEADLINE
     shown: ClassVar[tuple[str, ...]] = ()
     contested: ClassVar[bool] = True
+    adopts: ClassVar[bool] = False
 
     def __init_subclass__(
         cls,
@@ -100,16 +121,18 @@ class Provider(Generic[SpecT, StateT]):
         scope: Scope = "Namespaced",
         short_names: tuple[str, ...] = (),
         columns: tuple[Column, ...] = (),
+        host: bool = False,
         scale: Scale | None = None,
         shown: tuple[str, ...] = (),
         contested: bool = True,
+        adopts: bool = False,
         **options: Any,
     ) -> None:
         super().__init_subclass__(**options)
         types = _types(cls)
         if types is None or not group:
             return  # a class in between: the kind is declared further down
-        cls.state_type, cls.shown, cls.contested = types[1], shown, contested
+        cls.state_type, cls.shown, cls.contested, cls.adopts = types[1], shown, contested, adopts
         cls.info = KindInfo(
             group=group,
             version=version,
@@ -119,6 +142,7 @@ class Provider(Generic[SpecT, StateT]):
             scope=scope,
             short_names=short_names,
             columns=columns,
+            host=host,
             scale=scale,
             categories=(CATEGORY,),
             description=(cls.__doc__ or "").strip().partition("\n")[0],
@@ -165,6 +189,13 @@ class Provider(Generic[SpecT, StateT]):
         """Why a thing that is as declared does not do its work; empty where it does."""
         return ""
 
+    def facts(self, ref: Ref) -> Mapping[str, Any] | None:
+        """What health expressions and invariants see as the state of a thing that was just observed; None, as here: its state.
+
+        For what knows more than it compares: of an object on a Kubernetes API, all of it. It has the fields of the state, and more.
+        """
+        return None
+
     def identity(self, spec: SpecT, state: StateT) -> str:
         """What tells this thing from another of the same name: a uid, a URL. A namesake of what we made is not ours."""
         return ""
@@ -174,7 +205,10 @@ class Provider(Generic[SpecT, StateT]):
         return False
 
     def attribute(self, spec: SpecT, diff: Diff) -> Diff:
-        """Puts the name of who changed it beside each change, where the other side tells."""
+        """Puts the name of who changed it beside each change, where the other side tells.
+
+        Where what is `wanted` follows reality, it may say too that the declaration is not the cause of the whole: then it is a repair.
+        """
         return diff
 
     def foreign(self, spec: SpecT, diff: Diff) -> str:

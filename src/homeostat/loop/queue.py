@@ -331,6 +331,10 @@ class WorkQueue(Generic[K]):
         """For how long the key that is longest in work has been worked on."""
         return max((self._now() - work.started for work in self._working.values()), default=0.0)
 
+    def priority(self, key: K) -> Priority:
+        """Why a key that is worked on was taken."""
+        return self._at_work(key, "priority").priority
+
     def failures(self, key: K) -> int:
         """How often in a row a key failed."""
         return self._failures.get(key, 0)

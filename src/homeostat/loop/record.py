@@ -43,6 +43,7 @@ class Record:
     reversals: tuple[float, ...] = ()
     repaired_at: float = 0.0
     change_set: str = ""
+    approved: str = ""  # the `made_from` that a person approved
     converged_seconds: float | None = None
     identity: str = ""
 
@@ -61,6 +62,7 @@ class Record:
             reversals=tuple(_time(t) for t in status.get("reversals") or ()),
             repaired_at=_time(status.get("repairedAt")),
             change_set=drift.get("changeSet", ""),
+            approved=drift.get("approved", ""),
             converged_seconds=status.get("convergedSeconds"),
             identity=status.get("identity", ""),
         )
@@ -96,6 +98,8 @@ class Record:
                 line["failures"] = drift.failures
             if drift.change_set:
                 line["changeSet"] = drift.change_set
+            if drift.is_approved:
+                line["approved"] = drift.approved
             if drift.by:
                 line["by"] = list(drift.by)
             shown["drift"] = line

@@ -1,8 +1,8 @@
-"""Scaling in proportion: as many replicas as bring each metric to its target, as HorizontalPodAutoscalers do it.
+"""Scaling: from what each metric asks for to how many replicas there should be.
 
-`Ratio` is a control law like those of `laws`: settings with a pure `decide`. It goes up at once and comes down slowly;
-several metrics are followed by their largest demand; and while one of them cannot be read it does not come down at all,
-for a tier that seems idle by one signal alone may just be starved.
+`Proportion` says what one metric asks for, as HorizontalPodAutoscalers do it; a law of `laws` may say it as well. `Scaling` makes
+one number of what all of them ask for: it follows the largest demand, goes up at once and comes down slowly; and while one of them
+cannot be read it does not come down at all, for a tier that seems idle by one signal alone may just be starved.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from operator import gt, lt
+from typing import NamedTuple, TypeAlias
 
-from homeostat.loop.laws import STALE_SECONDS, Decision
+from homeostat.loop.laws import Decision
 from homeostat.loop.observation import Unknown
-from homeostat.loop.readings import Metric, usable
 
 _GRAIN = 1e-9
 """What of a replica is a rounding error, and asks for none."""
@@ -23,16 +23,49 @@ Mark = tuple[float, int]
 """A time, and a number of replicas."""
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """What a metric should be: of each replica, or with `total` of all together, divided among them."""
+class Demand(NamedTuple):
+    """How many replicas a metric asks for, and why."""
 
-    value: float
+    replicas: int
+    why: str
+
+
+Asked: TypeAlias = Demand | Unknown
+"""What a metric asks for, or why that is not known."""
+
+
+def whole(count: float) -> int:
+    """As many replicas as do the work of so many."""
+    return math.ceil(min(max(count, 0.0), 2.0**53) - _GRAIN)
+
+
+@dataclass(frozen=True, slots=True)
+class Proportion:
+    """As many replicas as bring a metric to its target: of each replica, or with `total` of all together, divided among them."""
+
+    target: float
     total: bool = False
+    tolerance: float = 0.1
+    """A metric this near to its target, as a part of it, moves nothing."""
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.value) and self.value > 0):
-            raise ValueError(f"a target must be more than 0: {self.value:g}")
+        if not (math.isfinite(self.target) and self.target > 0 and self.tolerance >= 0):
+            raise ValueError(
+                f"a proportion needs a target > 0 and a tolerance ≥ 0: {self.target:g}, {self.tolerance:g}"
+            )
+
+    def demand(self, value: float, current: int, running: int | None = None) -> Asked:
+        """What a value asks for. It was measured over the `running` replicas, where not all of `current` are up yet."""
+        over = current if running is None else running
+        if not math.isfinite(value):
+            return Unknown(f"the value is {value}")
+        if over == 0 and not self.total:
+            return Unknown("without replicas there is nothing to measure")
+        needed = value / self.target if self.total else over * value / self.target
+        why = f"{value:.4g} measured, {self.target:g} wanted{' of each' if self.total else ''}"
+        if over and abs(needed / over - 1) <= self.tolerance + _GRAIN:
+            return Demand(current, f"{why}: near enough")
+        return Demand(whole(needed), f"{why}: {whole(needed)} replicas")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,82 +99,59 @@ class Scaled:
     changes: tuple[Mark, ...] = ()
     """By how many the replicas changed, whoever changed them."""
     seen: int | None = None
+    moved: float | None = None
+    """When they last changed; None where they never did."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ratio:
-    """Replicas in proportion to what is measured, with a tolerance, a window and a pace for each direction."""
+class Scaling:
+    """How many replicas there should be, within limits, with a window and a pace for each direction."""
 
-    targets: tuple[Target, ...]
     most: int
     least: int = 1
-    tolerance: float = 0.1
-    """A metric this near to its target, as a part of it, moves nothing."""
     up: Pace = Pace(window=0, percent=100, count=4)
     down: Pace = Pace(window=300, percent=100)
-    stale_after: float = STALE_SECONDS
 
     def __post_init__(self) -> None:
-        if not self.targets or not 0 <= self.least <= self.most or self.tolerance < 0:
-            raise ValueError(f"scaling needs a target, 0 ≤ least ≤ most and tolerance ≥ 0: {self}")
+        if not 0 <= self.least <= self.most:
+            raise ValueError(f"scaling needs 0 ≤ least ≤ most: {self.least}, {self.most}")
 
-    def decide(self, state: Scaled, metrics: Sequence[Metric], current: int, now: float) -> Decision[Scaled, int]:
-        """How many replicas there should be. `metrics` are in the order of the targets; `current` is how many there are.
+    def look(self, state: Scaled, current: int, now: float) -> Scaled:
+        """Takes in how many there are, so the pace counts what really changed, whoever changed it."""
+        if state.seen is not None and state.seen != current:
+            state = replace(state, changes=(*state.changes, (now, current - state.seen)), moved=now)
+        longest = max(self.up.period, self.down.period)
+        changes = tuple(mark for mark in state.changes if now - longest < mark[0] <= now)
+        return replace(state, changes=changes, seen=current)
 
-        The pace counts changes from when they are seen here, so it does not matter whether an earlier decision was carried
-        out, or who else changed it.
+    def decide(self, state: Scaled, asked: Sequence[Asked], current: int, now: float) -> Decision[Scaled, int]:
+        """How many replicas there should be; `current` is how many were declared last.
+
+        Where that rests on what cannot be read (see `blind`), they stay as they are; the limits hold even then.
         """
-        state = self._look(state, current, now)
-        wished, why = self._recommend(metrics, current, now)
-        if wished is None:
-            return Decision(state, self._clamp(current), f"held: {why}")
-        state = replace(
-            state,
-            highs=_mark(state.highs, now, wished, self.down.window, gt),
-            lows=_mark(state.lows, now, wished, self.up.window, lt),
-        )
+        state = self.look(state, current, now)
+        why = blind(asked, current)
+        wished = current
+        if why is None:
+            wished, reason = max(demand for demand in asked if isinstance(demand, Demand))
+        state = self._remember(state, wished, current, now)
+        if why is not None:
+            return Decision(state, self._clamp(current), f"held: {why.reason}")
         steady = min(max(current, state.lows[0][1]), state.highs[0][1])
         paced = self._pace(state, steady, current, now)
         if paced != wished:
-            why += f"; {paced} now, as window, pace and limits allow"
-        return Decision(state, paced, why)
+            reason += f"; {paced} now, as window, pace and limits allow"
+        return Decision(state, paced, reason)
 
-    def _look(self, state: Scaled, current: int, now: float) -> Scaled:
-        """Takes in how many there are. At the start that is the first recommendation: a restart shrinks nothing."""
-        if state.seen is None:
-            return Scaled(((now, current),), ((now, current),), (), current)
-        longest = max(self.up.period, self.down.period)
-        changes = tuple(mark for mark in state.changes if now - longest < mark[0] <= now)
-        if current != state.seen:
-            changes += ((now, current - state.seen),)
-        return replace(state, changes=changes, seen=current)
-
-    def _recommend(self, metrics: Sequence[Metric], current: int, now: float) -> tuple[int | None, str]:
-        """What the metrics ask for, the largest demand first; None where none of them can be read."""
-        wished: list[tuple[int, str]] = []
-        missing: list[str] = []
-        for target, metric in zip(self.targets, metrics, strict=True):
-            reading = usable(metric, now, self.stale_after)
-            if isinstance(reading, Unknown):
-                missing.append(reading.reason)
-            elif current == 0 and not target.total:
-                missing.append("without replicas there is nothing to measure")
-            else:
-                wished.append(self._demand(target, reading.value, current))
-        if not wished:
-            return None, "; ".join(missing)
-        count, why = max(wished)
-        if missing and count < current:
-            return current, f"{why}, but not all metrics can be read: {'; '.join(missing)}"
-        return count, why
-
-    def _demand(self, target: Target, value: float, current: int) -> tuple[int, str]:
-        needed = value / target.value if target.total else current * value / target.value
-        why = f"{value:g} measured, {target.value:g} wanted{' of each' if target.total else ''}"
-        if current and abs(needed / current - 1) <= self.tolerance + _GRAIN:
-            return current, f"{why}: near enough"
-        count = math.ceil(min(max(needed, 0.0), 2.0**53) - _GRAIN)
-        return count, f"{why}: {count} replicas"
+    def _remember(self, state: Scaled, wished: int, current: int, now: float) -> Scaled:
+        """Adds a recommendation. The first is what there is, and so is each while blind: after a start, and when sight
+        comes back, a whole window passes before anything shrinks."""
+        start = () if state.highs else ((now, current),)
+        return replace(
+            state,
+            highs=_mark(state.highs or start, now, wished, self.down.window, gt),
+            lows=_mark(state.lows or start, now, wished, self.up.window, lt),
+        )
 
     def _pace(self, state: Scaled, wished: int, current: int, now: float) -> int:
         """As near to what is wished as the pace and the limits allow. Limits go before pace: they are declared."""
@@ -155,6 +165,14 @@ class Ratio:
 
     def _clamp(self, count: int) -> int:
         return min(self.most, max(self.least, count))
+
+
+def blind(asked: Sequence[Asked], current: int) -> Unknown | None:
+    """Why nothing can be decided: a metric cannot be read, and none of the others asks for more. None where it can."""
+    missing = [demand.reason for demand in asked if isinstance(demand, Unknown)]
+    if asked and (not missing or any(isinstance(d, Demand) and d.replicas > current for d in asked)):
+        return None
+    return Unknown("; ".join(missing) or "nothing is measured")
 
 
 def _mark(

@@ -12,6 +12,9 @@ from homeostat.model.conditions import set_condition
 
 Status = dict[str, Any]
 
+OBSERVED_AT = "observedAt"
+"""When the observation was made that the rest of a status is about. A later one that shows the same is no reason to write."""
+
 
 def status_of(
     obj: Mapping[str, Any],
@@ -25,8 +28,9 @@ def status_of(
     error: str = "",
     state: Mapping[str, Any] = {},
     shown: tuple[str, ...] = (),
+    observed_at: str = "",
 ) -> Status:
-    """The status as it should be; equal to the object's own where nothing changed.
+    """The status as it should be; equal to the object's own, but for `observedAt`, where nothing changed.
 
     Ready: it is as declared and works. Reconciling and Progressing: something is being done. Degraded: something is wrong that the
     loop cannot put right at once, or may not; its message says what, and what holds it. `shown` names fields of the observed `state`
@@ -50,12 +54,20 @@ def status_of(
     else:
         _say_drifted(say, drift, hold, error)
     status: Status = {**said["status"], **record.to_status(drift), "observedGeneration": generation}
+    if observed_at or OBSERVED_AT in before:
+        status[OBSERVED_AT] = observed_at or before[OBSERVED_AT]
     for name in shown:  # of what cannot be read now, what was seen last
         if (value := (before if unknown is not None else state).get(name)) is not None:
             status[name] = value
     if "kept" in before:
         status["kept"] = before["kept"]  # the provider's notes are written when it acts, and by nobody else
     return status
+
+
+def change_of(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """What is to be written of a status, as a merge patch: nothing where all that is new is when somebody looked."""
+    patch = merge_patch(before, after)
+    return {} if patch.keys() <= {OBSERVED_AT} else patch
 
 
 def merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:

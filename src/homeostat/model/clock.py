@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
-import uuid
 from datetime import UTC, datetime
 
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # no vowels, no look-alikes: a suffix never spells a word
@@ -32,17 +32,50 @@ class Clock:
         return self._text
 
 
+_DIGITS = 32  # of a UUID
+_VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
+
+
+class _Pool:
+    """Random bits of the system, fetched many at a time: one call for each id costs more than the id.
+
+    Any thread may take some: what is taken off a list is nobody else's.
+    """
+
+    __slots__ = ("_ready",)
+
+    SIZE = 4096
+
+    def __init__(self) -> None:
+        self._ready: list[str] = []
+        os.register_at_fork(after_in_child=self._ready.clear)  # else two processes would give the same ids
+
+    def digits(self) -> str:
+        """128 bits, in hexadecimal."""
+        while True:
+            try:
+                return self._ready.pop()
+            except IndexError:
+                text = os.urandom(self.SIZE).hex()
+                self._ready.extend([text[at : at + _DIGITS] for at in range(0, len(text), _DIGITS)])
+
+
+_POOL = _Pool()
+
+
 class Ids:
     """Unique ids and the random part of generated names. Give a seeded `random.Random` to make them repeat."""
 
-    __slots__ = ("_random",)
+    __slots__ = ("_digits", "_random")
 
     def __init__(self, source: random.Random | None = None) -> None:
         self._random = source or random.SystemRandom()
+        self._digits = _POOL.digits if source is None else lambda: f"{source.getrandbits(128):032x}"
 
     def uid(self) -> str:
         """A random UUID (version 4)."""
-        return str(uuid.UUID(int=self._random.getrandbits(128), version=4))
+        text = self._digits()
+        return f"{text[:8]}-{text[8:12]}-4{text[13:16]}-{_VARIANT[text[16]]}{text[17:20]}-{text[20:]}"
 
     def suffix(self, length: int = 5) -> str:
         """The random part of a generated name."""
@@ -60,7 +93,7 @@ def format_time(seconds: float) -> str:
 
 def format_micro_time(seconds: float) -> str:
     """RFC 3339 in UTC to the microsecond: `2026-01-31T12:00:00.000000Z`."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return f"{datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
 
 
 def parse_time(text: str) -> float:

@@ -57,7 +57,8 @@ def decode_json(body: bytes) -> tuple[Any, list[str]]:
     if body.count(b"{") + body.count(b"[") > MAX_DEPTH:
         _limit_depth(value)
     # What encodes to the same bytes, blanks aside, has as many fields as was sent: none stood twice.
-    if orjson.dumps(value).translate(None, _BLANK) == body.translate(None, _BLANK):
+    again = orjson.dumps(value)
+    if again == body or again.translate(None, _BLANK) == body.translate(None, _BLANK):
         return value, []
     return value, _json_duplicates(body)
 

@@ -9,6 +9,8 @@ import orjson
 
 def same(a: Any, b: Any) -> bool:
     """Deep equality of JSON values. The order of fields does not matter."""
+    if a is b:
+        return True
     if a != b:
         return False
     kind = type(a)

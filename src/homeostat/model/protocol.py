@@ -19,3 +19,18 @@ BODY_LIMIT = 3 * 1024 * 1024
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 """The annotation of the bookmark that ends the initial events of a watch."""
+
+CHANGE_SET_HEADER = "Homeostat-Change-Set"
+"""Header of a request: which change set a write belongs to."""
+CHANGE_SET_NAME = r"^[!-~]([ -~]{0,251}[!-~])?$"
+"""What a change set may be called: up to 253 printable ASCII characters, no space at either end."""
+CHANGE_SET = "homeostat.dev/change-set"
+"""Annotation that names the change set a declaration came with."""
+DELETION_CHANGE_SET = "homeostat.dev/deletion-change-set"
+"""Annotation that names the change set which deleted a declaration that is still being cleaned up."""
+
+FINALIZER = "homeostat.dev/cleanup"
+"""The finalizer of what the loop keeps: what was made for an object goes before the object does."""
+
+HOST = "homeostat.dev/host"
+"""Annotation of a definition: `"true"` where its objects have something run or written on the host."""

@@ -102,6 +102,7 @@ class CommandFailed(Exception):
 class Exec(
     Provider[ExecSpec, ExecState],
     group="exec.homeostat.dev",
+    host=True,
     columns=(Column("Observe", ".spec.observe[0]", priority=1),),
 ):
     """A thing that commands observe and change.

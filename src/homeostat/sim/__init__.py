@@ -1,8 +1,9 @@
 """The whole control plane on a virtual clock, with a seed: real store, API, guards and engine, in a world that fails.
 
-`run(seed)` goes through a storm (see `storm`) and reports. A failure prints its seed, and `python -m homeostat.sim --seed N` shows the
-same again, step by step the same. `loop` has the time, the order and the deaths, `network` the way to the API server, `world` the
-things, and `house` puts them together.
+`run(seed)` goes through a storm (see `storm`) and reports; `stories` are told with a death at every step. A failure prints how to see
+it again, and that shows the same, step by step. `loop` has the time, the order and the deaths, `server` the API server as a process,
+`network` the way to it, `world` the things, `boxes` a composer, `house` puts them together, and `witness` sees all and says what is
+wrong.
 """
 
 from homeostat.sim.house import House

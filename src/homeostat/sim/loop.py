@@ -20,7 +20,7 @@ T = TypeVar("T")
 EPOCH = 1_800_000_000.0
 """The wall time at which every simulation begins."""
 
-MOST_TURNS = 1_000_000
+MOST_TURNS = 200_000
 """Steps after which a simulation is given up: whatever spins, spins here."""
 
 
@@ -49,6 +49,10 @@ class Life:
             self.alive = False
             if self._at_end is not None:
                 self._at_end()
+
+    def doom(self, steps: int) -> None:
+        """It dies after so many more steps."""
+        self._steps_left = self.steps + steps
 
     def spare(self) -> None:
         """It does not die by itself any more."""

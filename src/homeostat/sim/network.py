@@ -16,10 +16,10 @@ from urllib.parse import parse_qsl, urlencode
 
 import orjson
 
-from homeostat.client.transport import Answer, Headers, Transport, Unreachable
+from homeostat.client.transport import Answer, Headers, Unreachable
 from homeostat.model.errors import unavailable
 from homeostat.model.protocol import INITIAL_EVENTS_END
-from homeostat.sim.loop import Life
+from homeostat.sim.server import Server
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,20 +48,22 @@ FINE = Weather()
 
 
 class Place(Protocol):
-    """Where a network is: what its weather is at present, and how far the server's store has come."""
+    """Where a network is: what its weather is at present, how far the server's store has come, and who hears what is sent."""
 
     weather: Weather
 
     @property
     def revision(self) -> int: ...
 
+    def sent(self, method: str, target: str, body: bytes) -> None: ...
+
 
 class Network:
-    """A transport around another one. Requests are served in the life of the server: they go on when the client dies."""
+    """A transport to the server. Requests are served in the life of the server: they go on when the client dies."""
 
-    def __init__(self, inner: Transport, server: Life, source: random.Random, place: Place) -> None:
-        self._inner = inner
+    def __init__(self, server: Server, user: str, source: random.Random, place: Place) -> None:
         self._server = server
+        self._user = user
         self._random = source
         self._place = place
         self._open: list[_Stream] = []
@@ -72,6 +74,7 @@ class Network:
 
     async def send(self, method: str, target: str, headers: Headers, body: bytes) -> Answer:
         weather = self.weather
+        self._place.sent(method, target, body)
         await self._be_late(weather)
         if self._happens(weather.lost / 2):
             raise Unreachable("the connection was refused", sent=False)
@@ -90,7 +93,7 @@ class Network:
         return _Whole(answer.status, received, answer.headers)
 
     async def close(self) -> None:
-        await self._inner.close()
+        self.cut()
 
     def cut(self) -> None:
         """The client died: the server sees its connections closed."""
@@ -104,7 +107,7 @@ class Network:
             stream.released.set()
 
     async def _ask(self, method: str, target: str, headers: Headers, body: bytes) -> Answer:
-        return await asyncio.shield(self._server.begin(self._inner.send(method, target, headers, body), "request"))
+        return await self._server.ask(self._user, method, target, headers, body)
 
     async def _from_the_past(self, target: str, headers: Headers) -> Answer:
         """A watch that begins with the collection as it was, and goes on from there after a while."""

@@ -9,14 +9,18 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, Protocol
 
-from homeostat.loop.diff import Diff
+from msgspec import Meta
+
+from homeostat.loop.diff import Diff, Who
 from homeostat.loop.fleet import Op
 from homeostat.loop.observation import ABSENT, Absent
 from homeostat.loop.provider import Provider, current
 from homeostat.model.kinds import Spec
+
+Fields = dict[str, Any]
 
 GROUP = "sim.homeostat.dev"
 STALE_SECONDS = 2.5
@@ -26,7 +30,7 @@ STALE_SECONDS = 2.5
 class ThingSpec(Spec):
     """A thing as it should be."""
 
-    colour: str = "red"
+    colour: Annotated[str, Meta(min_length=1)] = "red"
     size: int = 1
     zone: str = ""
     """The fault domain that it is in. It cannot be seen on the thing."""
@@ -46,8 +50,9 @@ class Thing:
     name: str
     owner: str
     key: str
-    fields: dict[str, Any]
-    healthy: bool = True
+    fields: Fields
+    by: str = ""
+    """Who else changed it last; empty: nobody did since we."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +72,16 @@ class Trouble:
 
 
 NONE = Trouble()
+
+
+class Watcher(Protocol):
+    """Who is told what the loop asks of the world."""
+
+    def read(self, name: str, worked: bool, shown: Fields | None = None, sick: str = "") -> None: ...
+
+    def called(self, op: Op, name: str, uid: str) -> None: ...
+
+    def failed(self, name: str) -> None: ...
 
 
 @dataclass(slots=True)
@@ -90,7 +105,8 @@ class World:
     things: dict[str, list[Thing]] = field(default_factory=dict)
     calls: list[Call] = field(default_factory=list)
     wrongs: list[str] = field(default_factory=list)
-    declared: dict[str, list[tuple[float, str, dict[str, Any] | None]]] = field(default_factory=dict)
+    watcher: Watcher | None = None
+    declared: dict[str, list[tuple[float, str, Fields | None]]] = field(default_factory=dict)
     """What was declared under a name, since when: (time, uid, fields or None where it was to be deleted)."""
     in_hand: dict[Op, int] = field(default_factory=dict)
     most_in_hand: int = 0
@@ -124,14 +140,20 @@ class World:
 
     # What the provider asks
 
-    async def read(self, name: str) -> dict[str, Any] | None:
+    async def read(self, name: str) -> Fields | None:
         await self._take_time()
         if self._happens(self.trouble.blind) or (self.blinded is not None and self.blinded(name)):
+            if self.watcher is not None:
+                self.watcher.read(name, worked=False)
             raise ConnectionError(f"{name} does not answer")
         thing = self.one(name)
-        return None if thing is None else dict(thing.fields)
+        shown = None if thing is None else dict(thing.fields)
+        if self.watcher is not None:
+            sick = self.sick(thing) if thing is not None and self.sick is not None else ""
+            self.watcher.read(name, True, shown, sick)
+        return shown
 
-    async def create(self, name: str, uid: str, key: str, fields: dict[str, Any]) -> None:
+    async def create(self, name: str, uid: str, key: str, fields: Fields) -> None:
         def effect() -> None:
             made = next((t for t in self.things.get(name, ()) if t.key == key), None)
             if made is None and key in self._answered:
@@ -143,17 +165,17 @@ class World:
             self._answered.add(key)
 
         self._check_current(name, uid, fields)
-        await self._do(Op.CREATE, name, fields, effect)
+        await self._do(Op.CREATE, name, uid, fields, effect)
 
-    async def update(self, name: str, uid: str, fields: dict[str, Any]) -> None:
+    async def update(self, name: str, uid: str, fields: Fields) -> None:
         self._check_ours(name, uid, "changed")
         self._check_current(name, uid, fields)
 
         def effect() -> None:
             if (thing := self.one(name)) is not None:
-                thing.fields = fields
+                thing.fields, thing.by = fields, ""
 
-        await self._do(Op.UPDATE, name, fields, effect)
+        await self._do(Op.UPDATE, name, uid, fields, effect)
 
     async def delete(self, name: str, uid: str) -> None:
         self._check_ours(name, uid, "deleted")
@@ -162,9 +184,9 @@ class World:
         def effect() -> None:
             self.things.pop(name, None)
 
-        await self._do(Op.DELETE, name, {}, effect)
+        await self._do(Op.DELETE, name, uid, {}, effect)
 
-    async def _do(self, op: Op, name: str, fields: Mapping[str, Any], effect: Callable[[], None]) -> None:
+    async def _do(self, op: Op, name: str, uid: str, fields: Mapping[str, Any], effect: Callable[[], None]) -> None:
         call = Call(self._now(), op, name, fields)
         self.calls.append(call)
         number, life = len(self.calls), self._lives
@@ -175,6 +197,8 @@ class World:
 
         self._under_way[number] = done
         self._take_in_hand(op, 1)
+        if self.watcher is not None:
+            self.watcher.called(op, name, uid)
         try:
             trouble = self.trouble
             await self._take_time()
@@ -188,6 +212,10 @@ class World:
             await self._take_time()
             if self._happens(trouble.lies):
                 raise ConnectionError("the answer got lost")
+        except BaseException:
+            if self.watcher is not None and life == self._lives:
+                self.watcher.failed(name)
+            raise
         finally:
             if life == self._lives:
                 self._under_way.pop(number, None)
@@ -207,7 +235,7 @@ class World:
         if thing is not None and thing.owner != uid:
             self.wrong(f"{name} was {what} for {uid}, and belongs to {thing.owner or 'somebody else'}")
 
-    def _check_current(self, name: str, uid: str, fields: dict[str, Any] | None) -> None:
+    def _check_current(self, name: str, uid: str, fields: Fields | None) -> None:
         history = self.declared.get(name)
         if not history:
             return
@@ -253,6 +281,12 @@ class Things(Provider[ThingSpec, ThingState], group=GROUP, kind="Thing"):
     async def unhealthy(self, spec: ThingSpec, state: ThingState) -> str:
         thing = self.world.one(current().ref.name)
         return self.world.sick(thing) if thing is not None and self.world.sick is not None else ""
+
+    def attribute(self, spec: ThingSpec, diff: Diff) -> Diff:
+        thing = self.world.one(current().ref.name)
+        if thing is None or not thing.by:
+            return diff
+        return replace(diff, changes=tuple(replace(change, who=Who(thing.by)) for change in diff.changes))
 
     def domain(self, spec: ThingSpec) -> str:
         return spec.zone

@@ -93,23 +93,20 @@ class Page:
     remaining: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Put:
+class Put(NamedTuple):
     """Sets a key to a value."""
 
     key: str
     value: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Delete:
+class Delete(NamedTuple):
     """Removes a key; one that does not exist is no error."""
 
     key: str
 
 
-@dataclass(frozen=True, slots=True)
-class Compare:
+class Compare(NamedTuple):
     """Holds if the key was last written at `revision`; 0 means that the key must not exist."""
 
     key: str

@@ -66,13 +66,18 @@ class Authenticator:
 
         A connection outlives the certificate it began with, so its expiry is looked at here again.
         """
-        if peer is not None and self._clock() < peer.expires:
-            return peer.user
+        user = self.connected(peer)
+        if user is not None:
+            return user
         token = bearer_token(headers)
         if not token:
             return None
         verified = await self.verify(token)
         return verified.user if verified else None
+
+    def connected(self, peer: Peer | None) -> User | None:
+        """Whom the connection itself proves; None where that proves nobody, or nobody any more."""
+        return peer.user if peer is not None and self._clock() < peer.expires else None
 
     async def verify(self, token: str, audiences: Iterable[str] = ()) -> Verified | None:
         """What a bearer token stands for now, for this server or, in a TokenReview, for the audiences asked about."""

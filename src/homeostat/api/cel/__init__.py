@@ -1,13 +1,12 @@
-"""CEL: the language of validation rules in CRDs, and of guards, health and invariants.
+"""The validation rules of kinds (`x-kubernetes-validations`), which are CEL over the types of their schema.
 
-Parsing is Google's cel-cpp (through cel-expr-python); types, cost and evaluation are here, because a schema's types, an
-exact count of cost and an end to hostile expressions are what that library does not offer, and because evaluating
-straight on decoded JSON takes a microsecond a rule. Nothing heavy is imported before the first rule is.
+The language itself is `model.cel`. Here a schema becomes types (`declare`), a definition's rules are checked and their
+worst cost is estimated (`crd`, `estimate`), and objects are validated by them (`rules`). Nothing heavy is imported before
+the first rule is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from homeostat.api.cel.declare import has_rules
@@ -15,10 +14,9 @@ from homeostat.model.errors import FieldError
 from homeostat.model.schema import Schema
 
 if TYPE_CHECKING:
-    from homeostat.api.cel.expression import Program
     from homeostat.api.cel.rules import RuleSet
 
-__all__ = ["check_rules", "compile_expression", "compile_rules"]
+__all__ = ["check_rules", "compile_rules"]
 
 
 def check_rules(schema: Schema, path: str) -> list[FieldError]:
@@ -45,14 +43,3 @@ def compile_rules(schema: Schema) -> RuleSet | None:
     from homeostat.api.cel.rules import build
 
     return build(schema)
-
-
-def compile_expression(text: str, variables: Mapping[str, str], result: str = "dyn") -> Program:
-    """Compiles an expression over plain JSON: `compile_expression("object.x > 1", {"object": "dyn"}, "bool")`.
-
-    Raises `syntax.InvalidExpression` where the text is no such expression; `Program.evaluate(object=…)` gives its
-    value.
-    """
-    from homeostat.api.cel.expression import compile_expression as compile_
-
-    return compile_(text, variables, result)

@@ -13,9 +13,9 @@ from homeostat.api.cel.declare import LARGEST_REQUEST, declare, has_rules
 from homeostat.api.cel.estimate import worst_cost
 from homeostat.api.cel.fieldpath import InvalidPath, parse_path
 from homeostat.api.cel.rules import build, compile_checked
-from homeostat.api.cel.syntax import InvalidExpression
-from homeostat.api.cel.types import BOOL, STRING, UNBOUNDED, Type
 from homeostat.api.wording import escaped
+from homeostat.model.cel.syntax import InvalidExpression
+from homeostat.model.cel.types import BOOL, STRING, UNBOUNDED, Type
 from homeostat.model.errors import UNSET, FieldError
 from homeostat.model.schema import Schema
 

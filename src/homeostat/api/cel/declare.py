@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from homeostat.api.cel.types import (
+from homeostat.model.cel.types import (
     BOOL,
     BYTES,
     DOUBLE,

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from math import ceil
 from typing import NamedTuple
 
-from homeostat.api.cel.overloads import LIST_COST, MAP_COST, PER_CHARACTER, PER_PATTERN_CHARACTER
-from homeostat.api.cel.syntax import Call, Const, Expr, Fold, Ident, ListExpr, MapExpr, Select
-from homeostat.api.cel.types import UNBOUNDED, Type, is_optional
+from homeostat.model.cel.overloads import LIST_COST, MAP_COST, PER_CHARACTER, PER_PATTERN_CHARACTER
+from homeostat.model.cel.syntax import Call, Const, Expr, Fold, Ident, ListExpr, MapExpr, Select
+from homeostat.model.cel.types import UNBOUNDED, Type, is_optional
 
 LONGEST_FORMAT = 128
 """Characters that the pattern of a named format is taken to have."""

@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from homeostat.api.cel.check import checked
 from homeostat.api.cel.declare import declare, has_rules
-from homeostat.api.cel.evaluate import Code, compile_tree
 from homeostat.api.cel.fieldpath import normalized_path
-from homeostat.api.cel.syntax import InvalidExpression
-from homeostat.api.cel.typed import Convert, converter
-from homeostat.api.cel.types import BOOL, STRING, Type, optional_of
-from homeostat.api.cel.values import NONE, BudgetExceeded, CelError, Optional
 from homeostat.api.schema.correlate import Correlated, item_key
+from homeostat.model.cel.check import checked
+from homeostat.model.cel.evaluate import Code, compile_tree
+from homeostat.model.cel.syntax import InvalidExpression
+from homeostat.model.cel.typed import Convert, converter
+from homeostat.model.cel.types import BOOL, STRING, Type, optional_of
+from homeostat.model.cel.values import NONE, BudgetExceeded, CelError, Optional
 from homeostat.model.errors import FieldError
 from homeostat.model.schema import Schema
 

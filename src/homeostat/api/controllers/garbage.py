@@ -21,6 +21,10 @@ from homeostat.store import Event
 if TYPE_CHECKING:
     from homeostat.api.plane import ControlPlane
 
+LEISURE_START = 1.0
+LEISURE_SECONDS, LEISURE_PAGE, LEISURE_KEYS = 0.05, 250, 25
+"""After a start: so long a pause after so many objects that are indexed, and after so many owned ones whose owners are looked for."""
+
 _OWNED = b'"ownerReferences":['
 _DELETING = b'"deletionTimestamp":'
 
@@ -51,6 +55,7 @@ class GarbageCollector:
         self._worker = Worker("garbage-collector", self._look_at)
         self._owners: dict[str, tuple[_Owner, ...]] = {}  # of a key
         self._dependents: dict[str, set[str]] = {}  # keys, by the owner's uid
+        self._unverified: list[str] = []  # what is owned and was there before the start
         self._scan: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -59,8 +64,24 @@ class GarbageCollector:
         self._scan = asyncio.get_running_loop().create_task(self._build())
 
     async def _build(self) -> None:
-        await self._plane.follower.replay("", self._changed)
+        """Indexes what there is, and then looks whether its owners are: at leisure, for most of it was right before the start."""
+        if (await self._plane.store.range("", limit=LEISURE_PAGE)).more:
+            await asyncio.sleep(LEISURE_START)  # who starts with much has better to do first
+        await self._plane.follower.replay("", self._found, page=LEISURE_PAGE, pause=LEISURE_SECONDS)
         self._worker.start()
+        while self._unverified:
+            for key in self._unverified[-LEISURE_KEYS:]:
+                self._worker.add(key)
+            del self._unverified[-LEISURE_KEYS:]
+            await asyncio.sleep(LEISURE_SECONDS)
+
+    def _found(self, event: Event) -> None:
+        key, value = event.key, event.value
+        if value is None or _DELETING in value:
+            self._changed(event)
+        elif _OWNED in value:
+            self._index(key, _identity(value)[1])
+            self._unverified.append(key)
 
     async def stop(self) -> None:
         if self._scan is not None:
@@ -79,7 +100,7 @@ class GarbageCollector:
         if value is None:
             if anything_owned and event.previous is not None:
                 uid, owners = _identity(event.previous)
-                for dependent in self._dependents.get(uid, ()):
+                for dependent in sorted(self._dependents.get(uid, ())):
                     self._worker.add(dependent)
                 self._wake_owners(key, owners)
         elif _DELETING in value:
@@ -126,7 +147,7 @@ class GarbageCollector:
     async def _look_at(self, key: str) -> None:
         resource = self._locate(key)[0]
         entry = await self._plane.store.get(key)
-        if entry is None or resource is None:
+        if entry is None or resource is None or await self._plainly_owned(key, entry.value):
             return
         metadata = metadata_of(entry.value)
         finalizers = metadata.get("finalizers", ())
@@ -140,10 +161,20 @@ class GarbageCollector:
         if key in self._owners and not (metadata.get("deletionTimestamp") and FOREGROUND not in finalizers):
             await self._follow_owners(key, metadata)
 
+    async def _plainly_owned(self, key: str, value: bytes) -> bool:
+        """Whether it can be told without decoding anything that it lives, and that its only owner does: the common case."""
+        owners = self._owners.get(key, ())
+        if len(owners) != 1 or _DELETING in value or not (found := self._owner_key(key, owners[0])):
+            return False
+        entry = await self._plane.store.get(found)
+        if entry is None or _DELETING in entry.value or _OWNED in entry.value:
+            return False
+        return entry.value.count(f'"uid":"{owners[0].uid}"'.encode()) == 1
+
     async def _foreground(self, key: str, metadata: dict[str, Any]) -> None:
         """Dependents that block go first; then the owner."""
         uid = metadata["uid"]
-        dependents = tuple(self._dependents.get(uid, ()))
+        dependents = sorted(self._dependents.get(uid, ()))
         blocking = [d for d in dependents if any(o.uid == uid and o.blocks for o in self._owners[d])]
         for dependent in dependents:
             self._worker.add(dependent)
@@ -153,7 +184,7 @@ class GarbageCollector:
     async def _orphan(self, key: str, metadata: dict[str, Any]) -> None:
         """Dependents are let go of; then the owner goes alone."""
         uid = metadata["uid"]
-        for dependent in tuple(self._dependents.get(uid, ())):
+        for dependent in sorted(self._dependents.get(uid, ())):
             await self._disown(dependent, {uid})
         await self._drop_finalizer(key, ORPHAN)
 
@@ -232,7 +263,7 @@ class GarbageCollector:
 
     async def _unblock_cycle(self, key: str, uid: str) -> None:
         """Owners that wait for each other would wait for ever: this one stops blocking."""
-        for dependent in tuple(self._dependents.get(uid, ())):
+        for dependent in sorted(self._dependents.get(uid, ())):
             entry = await self._plane.store.get(dependent)
             if entry is None:
                 continue

@@ -70,6 +70,8 @@ def apply(
 
     def attempt(forced: bool) -> Object:
         ledger = Ledger(entries_of(live), schema_for_version, api_version, t, reset)
+        if live is not None and not ledger.by_identity and not entries_of(live):
+            ledger.write(None, live, BEFORE_FIRST_APPLY, api_version, subresource, now)
         return _Apply(t, base, config, manager or "unknown", api_version, subresource, now).run(ledger, forced)
 
     try:
@@ -108,8 +110,6 @@ class _Apply:
     def run(self, ledger: Ledger, force: bool) -> Object:
         manager, _, _, subresource = self.own
         live = self.live
-        if not ledger.by_identity and not entries_of(live):
-            ledger.write(None, live, BEFORE_FIRST_APPLY, self.api_version, subresource, self.now)
         before = ledger.by_identity.get(self.own)
         fields = ledger.without_reset(self.claimed)
         time = before.get("time") if before is not None else None

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from homeostat.api.fields.sets import SELF, Fields, union
@@ -28,6 +29,8 @@ SERVER_KEPT = frozenset(
 """Fields of `metadata` that nobody owns, as upstream strips them from every set."""
 
 _EMPTY: dict[str, Any] = {}
+_CONTAINERS = frozenset((dict, list))
+_FLAT_MOST = 16  # names in a map that is worth remembering
 
 Changes = tuple[Fields | None, Fields | None]
 """What was added or got another value, and what was removed."""
@@ -111,14 +114,19 @@ def whole(t: Type, value: Any) -> Fields:
     if type(value) is dict and t.is_map:
         if t.map_atomic:
             return _EMPTY
+        if len(value) <= _FLAT_MOST and _CONTAINERS.isdisjoint(map(type, value.values())):
+            return _flat(tuple(value))
         out: Fields = {SELF: {}}
         fields = t.fields
         for name in sorted(value):
+            item = value[name]
             known = fields.get(name)
-            if known is not None:
-                out[known[0]] = whole(known[1], value[name])
+            if type(item) is not dict and type(item) is not list:
+                out[known[0] if known is not None else "f:" + name] = _EMPTY
+            elif known is not None:
+                out[known[0]] = whole(known[1], item)
             else:
-                out["f:" + name] = whole(t.element or DEDUCED, value[name])
+                out["f:" + name] = whole(t.element or DEDUCED, item)
         return out
     if type(value) is list and t.is_list and t.list_kind != ATOMIC:
         item_type = t.item
@@ -128,6 +136,12 @@ def whole(t: Type, value: Any) -> Fields:
             out[key] = _EMPTY if key in out else whole(item_type, item)
         return dict(sorted(out.items()))
     return _EMPTY
+
+
+@lru_cache(1024)
+def _flat(names: tuple[str, ...]) -> Fields:
+    """A map of nothing but scalars, such as a condition: its names are all that counts, and they come back."""
+    return {SELF: {}, **{"f:" + name: _EMPTY for name in sorted(names)}}
 
 
 def compare_objects(

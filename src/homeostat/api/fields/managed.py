@@ -24,11 +24,27 @@ MAX_UPDATE_ENTRIES = 10
 
 OLD_WRITERS = "ancient-changes"
 
-STATUS_ONLY: Fields = {"f:metadata": {}, "f:spec": {}}
+
+
+class Reset(dict[str, Any]):
+    """The fields that a way of writing cannot change; beside them, what follows from that for a comparison."""
+
+    __slots__ = ("exclude", "skip")
+
+    def __init__(self, fields: Fields) -> None:
+        super().__init__(fields)
+        # Top-level fields that are reset as a whole need not be looked at; the rest is taken away afterwards.
+        self.skip = frozenset(key[2:] for key, below in fields.items() if not below)
+        self.exclude: Fields = {key: below for key, below in fields.items() if below}
+
+
+STATUS_ONLY = Reset({"f:metadata": {}, "f:spec": {}})
 """`reset` for writes through the status subresource: what such a write cannot change, its writer cannot own."""
 
-ALL_BUT_STATUS: Fields = {"f:status": {}}
+ALL_BUT_STATUS = Reset({"f:status": {}})
 """`reset` for writes through the main resource of a kind that has the status subresource."""
+
+_NOTHING = Reset({})
 
 Identity = tuple[str, str, str, str]
 
@@ -169,10 +185,7 @@ class Ledger:
     ) -> None:
         self._types: dict[str, Type | None] = {api_version: own}
         self._schema_for_version = schema_for_version
-        self.reset = reset
-        # Top-level fields that are reset as a whole need not be looked at; the rest is taken away afterwards.
-        self._skip = frozenset(key[2:] for key, below in reset.items() if not below) if reset else frozenset()
-        self._exclude = {key: below for key, below in reset.items() if below} if reset else None
+        self.reset = _NOTHING if reset is None else reset if isinstance(reset, Reset) else Reset(reset)
         self.by_identity: dict[Identity, Entry] = {}
         for entry in entries:
             t = self.type_at(entry["apiVersion"])
@@ -200,9 +213,9 @@ class Ledger:
         """What the write changed and removed, as seen at a version."""
         t = self.type_at(api_version)
         assert t is not None
-        changed, removed = compare_objects(t, old, new, self._skip)
-        if self._exclude:
-            return recursive_difference(changed, self._exclude), recursive_difference(removed, self._exclude)
+        changed, removed = compare_objects(t, old, new, self.reset.skip)
+        if exclude := self.reset.exclude:
+            return recursive_difference(changed, exclude), recursive_difference(removed, exclude)
         return changed, removed
 
     def write(

@@ -176,6 +176,8 @@ def _map_problems(t: Type, value: dict[str, Any]) -> list[Problem]:
         if child is None:
             found.append(("." + name, "field not declared in schema"))
             return found
+        if type(item) is str and child.scalar == TEXT:
+            continue
         if child is not DEDUCED and (below := problems(child, item)):
             found += [(f".{name}{path}", what) for path, what in below]
     return found

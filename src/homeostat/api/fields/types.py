@@ -143,6 +143,8 @@ class Type:
         if type(item) is not dict:
             what = "a null element" if item is None else "non-map elements"
             raise Untypable(f"associative list with keys may not have {what}")
+        if len(self.keys) == 1 and type(value := item.get(self.keys[0])) is str:
+            return f"k:{{{self.key_heads[0][1:]}{scalar_text(value)}}}"
         text = ""
         for name, head, default in zip(self.keys, self.key_heads, self.key_defaults, strict=True):
             value = item.get(name, default)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import is_
 from typing import Any
 
 from homeostat.api.patch.refusals import Json, not_an_object
@@ -36,9 +37,17 @@ def _merged(document: Json, patch: Json) -> Json:
 
 
 def without_nulls(value: Any) -> Any:
-    """A value without the fields that are null, at any depth; nulls in lists stay."""
-    if isinstance(value, dict):
-        return {field: without_nulls(inner) for field, inner in value.items() if inner is not None}
-    if isinstance(value, list):
-        return [without_nulls(inner) for inner in value]
+    """A value without the fields that are null, at any depth; nulls in lists stay. Itself where there are none."""
+    if type(value) is dict:
+        kept = value
+        if None in value.values():
+            kept = {field: inner for field, inner in value.items() if inner is not None}
+        for field, inner in kept.items():
+            if (type(inner) is dict or type(inner) is list) and (clean := without_nulls(inner)) is not inner:
+                kept = kept.copy() if kept is value else kept
+                kept[field] = clean
+        return kept
+    if type(value) is list:
+        items = [without_nulls(inner) for inner in value]
+        return value if all(map(is_, items, value)) else items
     return value

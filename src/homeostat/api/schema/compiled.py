@@ -15,8 +15,8 @@ class Compiled:
     """The memo of one node. Each test answers a single question about a value, without changing it."""
 
     __slots__ = (
-        "accepts", "constraints", "decodes", "defaults", "embedded", "heavy", "lists", "pruned", "pruned_root",
-        "settled",
+        "accepts", "constraints", "decodes", "defaults", "embedded", "heavy", "layout", "lists", "pruned",
+        "pruned_root", "settled",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -28,6 +28,7 @@ class Compiled:
         self.decodes: Test | None = None  # can it be read as a built-in type?
         self.defaults: bool | None = None  # does the schema declare any?
         self.embedded: bool | None = None  # does the schema hold embedded resources?
+        self.layout: Any = None  # what defaulting knows of its fields
         self.lists: bool | None = None  # does it hold sets or keyed lists?
         self.heavy: bool | None = None  # does it hold patterns that may take long?
 

@@ -95,13 +95,16 @@ def _compile(schema: Schema) -> Test:
 
 def _compile_array(schema: Schema) -> Test:
     items = schema.items
+    check: Test | None = None
 
     def test(value: Any) -> bool:
+        nonlocal check
         if type(value) is not list:
             return False
         if items is None:
             return True
-        check = _decodes(items)
+        if check is None:
+            check = _decodes(items)
         return all(map(check, value))
 
     return test
@@ -109,27 +112,46 @@ def _compile_array(schema: Schema) -> Test:
 
 def _compile_object(schema: Schema) -> Test:
     tests: dict[str, Test] = {}
+    others: Test | None = None
     properties, extra = schema.properties, schema.additional
     absent = schema.raw.get(ABSENT_WHEN_ZERO, frozenset())
+    texts = frozenset(name for name, child in properties.items() if _is_text(child))  # no call is needed for these
+    texts_only = extra is not None and _is_text(extra) and not properties
     find = tests.get
 
     def test(value: Any) -> bool:
+        nonlocal others
         if type(value) is not dict:
             return False
+        if texts_only:
+            return _TEXT_ONLY.issuperset(map(type, value.values()))
         for name, item in value.items():
+            if name in texts:
+                if type(item) is not str or (not item and name in absent):
+                    return False
+                continue
             check = find(name)
             if check is None:
-                child = properties.get(name) or extra
-                if child is None:
+                child = properties.get(name)
+                if child is not None:
+                    check = tests[name] = _decodes(child)
+                elif extra is None:
                     return False
-                check = _decodes(child)
-                if name in properties:
-                    tests[name] = check
+                else:
+                    check = others = others or _decodes(extra)
             if not check(item) or (not item and name in absent):
                 return False
         return True
 
     return test
+
+
+_TEXT_ONLY = frozenset({str})
+
+
+def _is_text(schema: Schema) -> bool:
+    """Any string will do, and nothing else."""
+    return schema.type == "string" and not schema.int_or_string and schema.raw.get("format") != "date-time"
 
 
 def _in_range(value: int, fmt: str) -> bool:

@@ -84,36 +84,68 @@ def _is_container(schema: Schema) -> bool:
     return bool(schema.properties) or schema.items is not None or schema.additional is not None
 
 
-def _drop_nulls(schema: Schema | None, value: Any) -> None:
+class Layout:
+    """Where defaults and nulls have to be looked for under one node: in what is declared, and no deeper than it goes."""
+
+    __slots__ = ("extra", "fields", "items", "nested")
+
+    def __init__(self, schema: Schema) -> None:
+        properties = schema.properties
+        self.fields = [(name, child) for name, child in properties.items() if _declares_default(child)]
+        self.nested = [(name, child) for name, child in properties.items() if _is_container(child)]
+        self.extra = schema.additional
+        self.items = schema.items
+
+
+def _layout(schema: Schema) -> Layout:
+    memo = compiled(schema)
+    if memo.layout is None:
+        memo.layout = Layout(schema)
+    found: Layout = memo.layout
+    return found
+
+
+def _drop_nulls(schema: Schema, value: Any) -> None:
+    layout = _layout(schema)
     if type(value) is dict:
-        for name in list(value):
-            child = schema.child(name) if schema is not None else None
-            if value[name] is None and child is not None and not child.nullable and not _declares_default(child):
-                del value[name]
-            elif child is not None:
+        if None in value.values():
+            for name in [name for name, item in value.items() if item is None]:
+                child = schema.child(name)
+                if child is not None and not child.nullable and not _declares_default(child):
+                    del value[name]
+        for name, child in layout.nested:
+            if name in value:
                 _drop_nulls(child, value[name])
-    elif type(value) is list and schema is not None and schema.items is not None:
+        if layout.extra is not None:
+            for name, item in value.items():
+                if name not in schema.properties:
+                    _drop_nulls(layout.extra, item)
+    elif type(value) is list and layout.items is not None:
         for item in value:
-            _drop_nulls(schema.items, item)
+            _drop_nulls(layout.items, item)
 
 
 def _fill(schema: Schema, value: Any, room: int) -> int:
     """Fills in defaults while there is room; gives the room that is left, negative where it was too little."""
+    layout = _layout(schema)
     if type(value) is dict:
-        for name, child in schema.properties.items():
-            if _declares_default(child) and (name not in value or (value[name] is None and not child.nullable)):
+        for name, child in layout.fields:
+            if name not in value or (value[name] is None and not child.nullable):
                 value[name], room = _fresh(child, room)
-        for name in value:
-            known = schema.child(name)
-            if known is None:
-                continue
-            if value[name] is None and not known.nullable and name not in schema.properties:
-                value[name], room = _fresh(known, room)
-            room = _fill(known, value[name], room)
-            if room < 0:
-                break
-    elif type(value) is list and schema.items is not None:
-        items = schema.items
+        for name, child in layout.nested:
+            if name in value and room >= 0:
+                room = _fill(child, value[name], room)
+        if layout.extra is not None:
+            for name in value:
+                if name in schema.properties:
+                    continue
+                if value[name] is None and not layout.extra.nullable:
+                    value[name], room = _fresh(layout.extra, room)
+                room = _fill(layout.extra, value[name], room)
+                if room < 0:
+                    break
+    elif type(value) is list and layout.items is not None:
+        items = layout.items
         for i, item in enumerate(value):
             if item is None and not items.nullable:
                 value[i], room = _fresh(items, room)

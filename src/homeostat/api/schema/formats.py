@@ -7,6 +7,7 @@ import re
 import unicodedata
 from collections.abc import Callable
 from datetime import date
+from functools import lru_cache
 
 from homeostat.model.names import dns_label_problems, dns_subdomain_problems
 
@@ -45,6 +46,9 @@ _HOST = re.compile(
     r"(?:\[[0-9A-Fa-f:.]+(?:%25[^\]]+)?\]|(?:[A-Za-z0-9._~!$&'()*+,;=\"<>-]|[^\x00-\x7f]|%[89a-fA-F][0-9a-fA-F])*)"
     r"(?::[0-9]*)?"
 ).fullmatch
+
+
+_SHORT = 64  # characters of what is worth remembering
 
 
 def _pattern(text: str) -> Check:
@@ -96,6 +100,11 @@ def _is_date_time(value: str) -> bool:
     day, t, rest = value.lower().partition("t")
     clock = _TIME(rest.split("t")[0]) if t and _is_date(day) else None
     return clock is not None and clock[1] <= "23" and clock[2] <= "59" and clock[3] <= "59"
+
+
+def _remembered(check: Check) -> Check:
+    known = lru_cache(1024)(check)
+    return lambda value: known(value) if len(value) <= _SHORT else check(value)
 
 
 def _is_duration(value: str) -> bool:
@@ -180,7 +189,7 @@ FORMATS: dict[str, Check] = {
     "rgbcolor": _pattern(rf"rgb\({_RGB},{_RGB},{_RGB}\)"),
     "byte": lambda value: _BASE64(value) is not None,
     "date": _is_date,
-    "datetime": _is_date_time,
+    "datetime": _remembered(_is_date_time),  # the objects of a moment share its time
     "duration": _is_duration,
     "k8sshortname": lambda value: not dns_label_problems(value),
     "k8slongname": lambda value: not dns_subdomain_problems(value),

@@ -12,6 +12,7 @@ from homeostat.api.schema.compiled import Test, compiled
 from homeostat.model.schema import OBJECT_META, TYPE_AND_METADATA, Schema
 
 _TEXTS = ("labels", "annotations")
+_CONTAINERS = frozenset({dict, list})
 
 
 def prune(schema: Schema, obj: Any, *, root: bool = True) -> list[str]:
@@ -44,6 +45,8 @@ def _pruned(schema: Schema, root: bool = False) -> Test:
 
 def _compile(schema: Schema, *, resource: bool) -> Test:
     keeps = schema.preserve_unknown
+    if keeps and not resource and not (schema.properties or schema.items or "additionalProperties" in schema.raw):
+        return _anything
     leaves: set[str] = set()  # fields that hold scalars: they only must not hold something with fields of its own
     nested: dict[str, Test] = {}
     for name, child in schema.properties.items():
@@ -63,6 +66,8 @@ def _compile(schema: Schema, *, resource: bool) -> Test:
     def test(value: Any) -> bool:
         kind = type(value)
         if kind is dict:
+            if value.keys() <= leaves and _CONTAINERS.isdisjoint(map(type, value.values())):
+                return True
             for name, item in value.items():
                 if name in leaves:
                     if (type(item) is dict or type(item) is list) and not _bare(item):
@@ -88,6 +93,10 @@ def _compile(schema: Schema, *, resource: bool) -> Test:
     return test
 
 
+def _anything(_: Any) -> bool:
+    return True
+
+
 def _bare(value: Any) -> bool:
     """No fields at any depth: what nothing is known about may hold no more than scalars and lists of them."""
     if type(value) is dict:
@@ -99,7 +108,9 @@ def _tidy(meta: Any) -> bool:
     """Is metadata as it would be written: nothing unknown, nothing empty, no null for a text?"""
     if type(meta) is not dict:
         return meta is not None
-    return all(meta.values()) and _pruned(OBJECT_META)(meta) and not any(_nulls(meta, field) for field in _TEXTS)
+    if _nulls(meta, "labels") or _nulls(meta, "annotations"):
+        return False
+    return all(meta.values()) and _pruned(OBJECT_META)(meta)
 
 
 def _nulls(meta: dict[str, Any], field: str) -> bool:

@@ -6,6 +6,7 @@ again, slowly, and says what is wrong in upstream's words. A test holds the two 
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from homeostat.api.schema.compiled import Test, anywhere, compiled, constraints_of
@@ -53,7 +54,8 @@ def is_heavy(schema: Schema) -> bool:
 
 def known_light(schema: Schema) -> bool:
     """Is the schema compiled already, and quick?"""
-    return compiled(schema).heavy is False
+    memo = schema.compiled
+    return memo is not None and memo.heavy is False
 
 
 def _has_heavy_pattern(schema: Schema) -> bool:
@@ -87,11 +89,9 @@ def _compile(schema: Schema) -> Test:
     branches = _branches(rules)
     enum = rules.enum
     null = not enum and (rules.nullable or not rules.types)
-    if len(by_type) == 1 and not branches and not enum and not null:
-        [(kind, check)] = by_type.items()
-        if kind is dict or kind is list:
-            return check  # these look at the type themselves
-        return lambda value: type(value) is kind and check(value)
+    checks = set(by_type.values())
+    if len(checks) == 1 and bool not in by_type and not branches and not null and (not enum or str in by_type):
+        return checks.pop()  # it looks at the type itself, and that of strings at the enum
     find = by_type.get
 
     def test(value: Any) -> bool:
@@ -100,7 +100,7 @@ def _compile(schema: Schema) -> Test:
         check = find(type(value))
         if check is None or not check(value) or (enum and not in_enum(rules, value)):
             return False
-        return all(branch(value) for branch in branches)
+        return not branches or all(branch(value) for branch in branches)
 
     return test
 
@@ -114,8 +114,7 @@ def _by_type(schema: Schema, rules: Constraints) -> dict[type, Test]:
     if "boolean" in types:
         table[bool] = _anything
     if "number" in types or "integer" in types:
-        table[int] = _number(rules, whole="number" not in types)
-        table[float] = _number(rules, whole="number" not in types)
+        table[int] = table[float] = _number(rules, whole="number" not in types)
     if "array" in types:
         table[list] = _array(schema, rules)
     if "object" in types:
@@ -134,15 +133,21 @@ def _anything(_: Any) -> bool:
 
 def _string(rules: Constraints) -> Test:
     low, high, matches, check = rules.min_length, rules.max_length, rules.matches, rules.format_check
-    if low is None and high is None and matches is None and check is None:
-        return _anything
+    listed = rules.enum_keys if rules.enum else None
+    if low is None and matches is None and check is None:
+        longest = sys.maxsize if high is None else high
+        if listed is None:
+            return lambda value: type(value) is str and len(value) <= longest
+        return lambda value: type(value) is str and len(value) <= longest and value in listed
 
-    def test(value: str) -> bool:
+    def test(value: Any) -> bool:
         return (
-            (high is None or len(value) <= high)
+            type(value) is str
+            and (high is None or len(value) <= high)
             and (low is None or len(value) >= low)
             and (matches is None or matches(value) is not None)
             and (check is None or check(value))
+            and (listed is None or value in listed)
         )
 
     return test
@@ -155,7 +160,9 @@ def _number(rules: Constraints, *, whole: bool) -> Test:
     if not sane:
         return lambda _: False  # the limit itself is an error, whatever the value
 
-    def test(value: float) -> bool:
+    def test(value: Any) -> bool:
+        if type(value) is not int and type(value) is not float:
+            return False
         if type(value) is int and not INT64_MIN <= value <= INT64_MAX:
             return not whole
         return (
@@ -166,9 +173,12 @@ def _number(rules: Constraints, *, whole: bool) -> Test:
             and fits_format(value, type_name, fmt)
         )
 
-    if low is None and high is None and factor is None and fmt in ("", "int64", "double"):
-        return lambda value: (type(value) is int and INT64_MIN <= value <= INT64_MAX) or test(value)
-    return test
+    if factor is not None or fmt not in ("", "int64", "double"):
+        return test
+    least = INT64_MIN if low is None else int(low) + rules.exclusive_min
+    most = INT64_MAX if high is None else int(high) - rules.exclusive_max
+    least, most = max(least, INT64_MIN), min(most, INT64_MAX)
+    return lambda value: (type(value) is int and least <= value <= most) or test(value)
 
 
 def _array(schema: Schema, rules: Constraints) -> Test:
@@ -190,34 +200,30 @@ def _array(schema: Schema, rules: Constraints) -> Test:
 
 
 def _object(schema: Schema, rules: Constraints) -> Test:
-    plain: dict[str, type] = {}  # fields of which only the type counts: no call is needed
-    nested: dict[str, Test] = {}
-    for name, child in schema.properties.items():
-        simple = _plain_type(child)
-        if simple is not None:
-            plain[name] = simple
-        else:
-            nested[name] = accepts(child)
+    # Of most fields only the type counts, and no call is needed; the others have a test.
+    fields: dict[str, type | Test] = {
+        name: _plain_type(child) or accepts(child) for name, child in schema.properties.items()
+    }
     required, low, high = rules.required, rules.min_properties, rules.max_properties
     extra = accepts(schema.additional) if schema.additional is not None else None
     closed, embedded = not rules.extra_allowed, schema.embedded
     limited = bool(required) or low is not None or high is not None or embedded
-    plain_type, nested_test = plain.get, nested.get
+    find = fields.get
 
     def test(value: Any) -> bool:
         if type(value) is not dict:
             return False
         for name, item in value.items():
-            if plain_type(name) is type(item):
+            check = find(name)
+            if check is type(item):
                 continue
-            check = nested_test(name)
             if check is None:
-                if name in plain or closed:
+                if closed:
                     return False
                 check = extra
                 if check is None:
                     continue
-            if not check(item):
+            if check is str or check is bool or not check(item):
                 return False
         return not limited or meets_limits(value)
 

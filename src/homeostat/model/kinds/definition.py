@@ -10,6 +10,7 @@ from typing import Any, Literal
 from homeostat.model.kinds.schema import schema_of
 from homeostat.model.kinds.shape import Struct
 from homeostat.model.names import dns1035_problems, dns_subdomain_problems
+from homeostat.model.protocol import HOST
 
 Raw = dict[str, Any]
 Scope = Literal["Namespaced", "Cluster"]
@@ -116,6 +117,8 @@ class KindInfo:
     description: str = ""
     """Default: the docstring of `spec`."""
     labels: Mapping[str, str] = field(default_factory=dict, hash=False)
+    host: bool = False
+    """Whether its objects have something run or written on the host: who declares one needs the verb `operate` as well."""
 
     def __post_init__(self) -> None:
         if not self.plural:
@@ -175,6 +178,8 @@ def crd_for(kind: KindInfo) -> Raw:
     metadata: Raw = {"name": kind.name}
     if kind.labels:
         metadata["labels"] = dict(kind.labels)
+    if kind.host:
+        metadata["annotations"] = {HOST: "true"}
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",

@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from typing import Any, TypeVar
 
 from homeostat.client import Client
-from homeostat.loop.controller import ADOPT
+from homeostat.loop.declarations import ADOPT
 from homeostat.loop.diff import Diff
 from homeostat.loop.fleet import Op, Ref
 from homeostat.loop.observation import ABSENT, Absent
@@ -29,7 +29,7 @@ _MADE = "directories"
 """Under which name the status keeps the directories that we made."""
 
 
-class File(Provider[FileSpec, FileState], group="files.homeostat.dev", columns=(Column("Path", ".spec.path"),)):
+class File(Provider[FileSpec, FileState], group="files.homeostat.dev", host=True, columns=(Column("Path", ".spec.path"),)):
     """A file or a directory on this host.
 
     `allowed` are the directories below which files may be kept; without any, everything is refused. `limit` is in bytes, for one

@@ -34,7 +34,7 @@ class _Found:
     etag: str
 
 
-class HttpResource(Provider[HttpResourceSpec, HttpResourceState], group="http.homeostat.dev"):
+class HttpResource(Provider[HttpResourceSpec, HttpResourceState], group="http.homeostat.dev", host=True):
     """A thing behind a REST API, kept as declared.
 
     `allowed_hosts` are the only hosts that are talked to (`api.example.com`, `api.example.com:8443`, `*.example.com`); by default

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import AsyncIterator, Collection
+from typing import Any
 
 from homeostat.client import Client
 from homeostat.loop.diff import Diff
@@ -110,6 +111,10 @@ class KubernetesObject(Provider[KubernetesObjectSpec, KubernetesObjectState], gr
     def foreign(self, spec: KubernetesObjectSpec, diff: Diff) -> str:
         conflict = self._live[current().ref][1].conflict
         return conflict if diff.op is Op.UPDATE and not spec.force_conflicts else ""
+
+    def facts(self, ref: Ref) -> dict[str, Any] | None:
+        obj = self._live[ref][1].obj
+        return None if obj is None else {"object": masked(obj, ref.uid)}
 
     async def unhealthy(self, spec: KubernetesObjectSpec, state: KubernetesObjectState) -> str:
         return self._live[current().ref][1].unhealthy()

@@ -26,8 +26,13 @@ class Stat(NamedTuple):
     """The few fields of /proc/PID/stat that matter here."""
 
     state: str
+    parent: int
     session: int
+    ticks: int
+    """CPU time of it and of the children that it waited for, in clock ticks."""
     start: int
+    resident: int
+    """Pages of memory."""
     exit_code: int
 
 
@@ -44,7 +49,15 @@ def stat_of(pid: int) -> Stat | None:
     except (FileNotFoundError, ProcessLookupError):
         return None
     fields = text.rpartition(b") ")[2].split()  # a name may hold anything, also parentheses
-    return Stat(fields[0].decode(), int(fields[3]), int(fields[19]), int(fields[49]))
+    ticks = sum(map(int, fields[11:15]))
+    return Stat(
+        fields[0].decode(), int(fields[1]), int(fields[3]), ticks, int(fields[19]), int(fields[21]), int(fields[49])
+    )
+
+
+def everybody() -> dict[int, Stat]:
+    """All processes at this moment by their pid, zombies among them."""
+    return {pid: stat for pid in _pids() if (stat := stat_of(pid)) is not None}
 
 
 def runs(process: Identity) -> bool:
@@ -147,11 +160,10 @@ def kill(process: Identity) -> None:
 
 def members(session: int) -> list[Identity]:
     """All processes of a session. Its number is sure to mean this session only while its first process is held and not reaped."""
-    stats = ((pid, stat_of(pid)) for pid in _pids())
     return [
-        Identity(pid, s.start, boot_id())
-        for pid, s in stats
-        if s is not None and s.session == session and s.state != "Z"
+        Identity(pid, stat.start, boot_id())
+        for pid, stat in everybody().items()
+        if stat.session == session and stat.state != "Z"
     ]
 
 

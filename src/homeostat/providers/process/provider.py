@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import logging
 import os
 import re
@@ -11,7 +10,6 @@ import shutil
 import signal
 import sys
 import threading
-import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +27,7 @@ from homeostat.providers.process.health import Health, check_of
 from homeostat.providers.process.kind import GROUP, ProcessSpec, ProcessState, definition_of, digest_of
 from homeostat.providers.process.launch import Allowed
 from homeostat.providers.process.places import Place, Seat
+from homeostat.providers.process.record import claim
 from homeostat.providers.process.slot import Slot
 
 log = logging.getLogger("homeostat.providers.process")
@@ -37,8 +36,6 @@ T = TypeVar("T")
 
 KILL_SECONDS = 5.0
 """How long a killed process may take to be gone. One that hangs in the kernel takes longer, and is reported."""
-LOCK_SECONDS = 0.5
-"""How long is waited for a control plane that is ending to let go of the state directory."""
 ROTATE_SECONDS = 1.0
 """How often the sizes of logs are looked at."""
 _UID = re.compile(r"[A-Za-z0-9-]{1,64}").fullmatch
@@ -68,6 +65,7 @@ class Resource:
 class Process(
     Provider[ProcessSpec, ProcessState],
     group=GROUP,
+    host=True,
     short_names=("proc",),
     scale=Scale(),
     shown=("replicas", "ready", "restarts"),
@@ -437,10 +435,8 @@ class Process(
         """Makes sure that nobody else works with the state directory, and looks once for marked processes."""
         if self._lock_file >= 0:
             return
-        self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = os.open(self._root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock = claim(self._root, "control plane")
         try:
-            _lock(lock, self._root)
             self._found = kernel.marked(self._root, lambda mark: True)
         except BaseException:
             os.close(lock)
@@ -479,20 +475,6 @@ async def _all(work: Iterable[Coroutine[Any, Any, None]]) -> None:
     for result in results:
         if isinstance(result, BaseException):
             raise result
-
-
-def _lock(descriptor: int, root: Path) -> None:
-    """Locks a state directory. One that was killed a moment ago may still be ending; others are not waited for."""
-    give_up = time.monotonic() + LOCK_SECONDS
-    while True:
-        try:
-            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > give_up:
-                raise RuntimeError(
-                    f"another control plane works with {root}; give this one a directory of its own"
-                ) from None
-            time.sleep(0.005)
 
 
 def _remove(folder: Path) -> None:

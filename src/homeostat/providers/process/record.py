@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import secrets
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +15,8 @@ from msgspec import structs
 from homeostat.providers.process.kind import Definition
 
 MARK = "HOMEOSTAT_REPLICA"
+LOCK_SECONDS = 0.5
+"""How long is waited for one that is ending to let go of the directory."""
 _DIGEST_SHOWN = 16
 
 
@@ -103,12 +107,31 @@ def load(path: Path) -> Replica | None:
         raise ValueError(f"the record {path} cannot be read: {error}; remove it if its replica does not run") from None
 
 
-def save(path: Path, replica: Replica) -> None:
+def save(path: Path, record: msgspec.Struct) -> None:
     """Puts a record in the place of the one before. Only the owner may read it: an environment is in it."""
-    beside = path.with_suffix(".new")
+    beside = path.with_name(f"{path.name}.new")
     descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with open(descriptor, "wb") as file:
-        file.write(msgspec.json.encode(replica))
+        file.write(msgspec.json.encode(record))
         file.flush()
         os.fsync(descriptor)
     os.rename(beside, path)
+
+
+def claim(root: Path, who: str) -> int:
+    """Makes sure that nobody else works with a directory of records: gives a descriptor that holds it until it is closed.
+
+    One that was killed a moment ago may still be ending; others are not waited for. `who` is the word for both in the RuntimeError.
+    """
+    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    lock = os.open(root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    give_up = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return lock
+        except BlockingIOError:
+            if time.monotonic() > give_up:
+                os.close(lock)
+                raise RuntimeError(f"another {who} works with {root}; give this one a directory of its own") from None
+            time.sleep(0.005)

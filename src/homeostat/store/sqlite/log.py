@@ -8,7 +8,7 @@ notices damage to its own structure, the seal notices damage to what we stored.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import apsw
@@ -25,6 +25,7 @@ _COLUMNS = 5
 _ALL_BITS = (1 << 64) - 1
 _MOST_ROWS = 256
 _CHUNK_BYTES = 4 << 20
+_KEYS_AT_ONCE = 10_000
 
 Row = tuple[Any, ...]
 """id, key, created, seal, value: an int, a str, two ints, and bytes or None, unless the file is damaged."""
@@ -32,6 +33,7 @@ Row = tuple[Any, ...]
 # LEFT, and the key from `current`: a row that is missing or is another key's fails its seal instead of going unnoticed.
 _GET = "SELECT l.id, c.key, l.created, l.seal, l.value FROM current c LEFT JOIN log l ON l.id = c.id WHERE c.key = ?"
 _GET_AT = "SELECT id, key, created, seal, value FROM log WHERE key = ? AND id < ? ORDER BY id DESC LIMIT 1"
+_KEYS = "SELECT key FROM current WHERE key > ? ORDER BY key LIMIT ?"
 _LIVE = """SELECT l.id, c.key, l.created, l.seal, l.value FROM current c LEFT JOIN log l ON l.id = c.id
   WHERE c.key >= ? AND c.key < ? ORDER BY c.key LIMIT ?"""
 _AS_OF = """SELECT l.id, l.key, l.created, l.seal, l.value FROM
@@ -107,6 +109,13 @@ class Reader:
         meta = dict(self._query("SELECT name, value FROM meta"))
         # The newest row may be a deletion that was compacted away: a revision never goes back.
         return max(newest >> POSITION_BITS, meta["compacted"], 1), meta["compacted"], meta["swept"]
+
+    def keys(self) -> Iterator[str]:
+        """Every living key, in order."""
+        key = ""
+        while rows := self._query(_KEYS, (key, _KEYS_AT_ONCE)):
+            for (key,) in rows:
+                yield key
 
     def get(self, key: str) -> Entry | None:
         rows = self._query(_GET, (key,))

@@ -36,6 +36,8 @@ from homeostat.store.feed import Feed
 from homeostat.store.sqlite.decide import Transaction, check, decide
 from homeostat.store.sqlite.files import DataDirectory
 from homeostat.store.sqlite.log import Reader, Writer, bounds
+from homeostat.store.sqlite.present import Present
+from homeostat.store.sqlite.recent import UNKNOWN, Recent
 from homeostat.store.sqlite.thread import Runs, WriterThread
 
 log = logging.getLogger(__name__)
@@ -67,6 +69,8 @@ class SqliteStore(Store):
         self._revision, self._compacted, self._swept = reader.state()
         self._assigned = self._revision
         self._feed = Feed(self._revision, feed_bytes)
+        self._recent = Recent()
+        self._present = Present(reader.keys())
         self._ahead: dict[str, Event] = {}  # the newest change of each key that is not durable yet
         self._pending: deque[Transaction] = deque()
         self._busy = False  # a piece of work is with the thread
@@ -134,8 +138,21 @@ class SqliteStore(Store):
     async def get(self, key: str, revision: int | None = None) -> Entry | None:
         self._check_open()
         if revision is None or revision == self._revision:
-            return self._reader.get(key)
+            return self._committed(key)
         return self._reader.get_at(key, self._readable(revision))
+
+    def _committed(self, key: str) -> Entry | None:
+        """A key as it is in the file."""
+        if self._place.damage is not None:
+            raise self._place.damage
+        entry = self._recent.get(key)
+        if entry is not UNKNOWN:
+            return entry
+        if key not in self._present:
+            return None
+        entry = self._reader.get(key)
+        self._recent.keep(key, entry)
+        return entry
 
     async def range(
         self, prefix: str, *, after: str = "", revision: int | None = None, limit: int = 0, count: bool = False
@@ -241,7 +258,7 @@ class SqliteStore(Store):
         return await asked.done
 
     def _decide(self, asked: Transaction) -> None:
-        decide(asked, self._ahead, self._reader.get, self._assigned + 1)
+        decide(asked, self._ahead, self._committed, self._assigned + 1)
         if asked.events:
             self._assigned += 1
             for event in asked.events:
@@ -341,6 +358,8 @@ class SqliteStore(Store):
         events: list[Event] = []
         for asked in batch:
             for event in asked.events:
+                self._recent.committed(event)
+                self._present.add(event.key)
                 if ahead[event.key] is event:
                     del ahead[event.key]
             if asked.events:

@@ -1,0 +1,54 @@
+"""From what was seen of a resource to its line in the ledger."""
+
+from __future__ import annotations
+
+from homeostat.loop.changesets import ChangeSets, last_write
+from homeostat.loop.controller import Controller, Seen
+from homeostat.loop.diff import Diff, path_text
+from homeostat.loop.fleet import Cause, Drift, Op
+from homeostat.loop.record import Record, reversed_since
+from homeostat.loop.render import render
+from homeostat.loop.writers import Writers, attribute
+from homeostat.model.clock import parse_time
+
+
+def line_of(controller: Controller, seen: Seen, known: Drift | None, sets: ChangeSets, now: float) -> Drift:
+    """The line of a difference: a new one; or the one that is `known`, with what is new, where it is about the same."""
+    assert seen.diff.op is not None
+    assert seen.diff.cause is not None
+    if known is not None and known.made_from == seen.made_from:
+        known.owned, known.foreign = seen.owned, seen.foreign
+        return known
+    record, metadata = seen.record, seen.obj["metadata"]
+    diff = attribute(seen.diff, declared_by=Writers(metadata.get("managedFields") or (), root=("spec",)))
+    told = record.change_set if known is None and record.made_from == seen.made_from else ""
+    since = known.since if known else record.since or now
+    gone = metadata.get("deletionTimestamp")  # what is deleted was not to go before it was deleted
+    line = Drift(
+        ref=seen.ref,
+        op=seen.diff.op,
+        cause=seen.diff.cause,
+        since=max(since, parse_time(gone)) if gone else since,
+        made_from=seen.made_from,
+        generation=metadata.get("generation", 0),
+        paths=tuple(path_text(c.path) for c in diff.changes),
+        changes=tuple(render(diff, controller.sensitive)) if diff.op is Op.UPDATE else (),
+        owned=seen.owned,
+        foreign=seen.foreign,
+        change_set=sets.place(seen.ref.uid, last_write(metadata, diff.changes), now, told),
+        by=tuple(dict.fromkeys(c.who.manager for c in diff.changes if c.who is not None)),
+        reversals=_reversals(controller, record, seen.diff, now) if known is None else known.reversals,
+        target=controller.provider.target(seen.spec) or str(seen.ref),
+        domain=controller.provider.domain(seen.spec),
+    )
+    if known is not None:
+        line.attempts, line.failures, line.retry_at = known.attempts, known.failures, known.retry_at
+        line.error = known.error
+    return line
+
+
+def _reversals(controller: Controller, record: Record, diff: Diff, now: float) -> tuple[float, ...]:
+    """What was undone so far. Of fields that nobody touched nothing was, whatever the provider says of the whole."""
+    touched = diff.op is not Op.UPDATE or any(change.cause is not Cause.INTENT for change in diff.changes)
+    cause = diff.cause if touched and diff.cause is not None else Cause.INTENT
+    return reversed_since(record, cause, now) if controller.provider.contested else ()

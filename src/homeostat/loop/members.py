@@ -1,0 +1,73 @@
+"""Which resource is in which fleet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from homeostat.client import Key
+from homeostat.loop.fleet import Fleet, Ref
+
+
+class Where(NamedTuple):
+    """A key in the queue: which kind, which resource."""
+
+    kind: str
+    key: Key
+
+
+def where_of(ref: Ref) -> Where:
+    """Where a resource is looked for."""
+    return Where(ref.kind, Key(ref.namespace, ref.name))
+
+
+class Members:
+    """Fleets, and who is in them. A resource is in one fleet; of two of the same name and another uid only one is there."""
+
+    def __init__(self) -> None:
+        self.fleets: dict[str, Fleet] = {}
+        self._names: dict[Ref, str] = {}
+        self._refs: dict[Where, Ref] = {}
+        self._of: dict[str, set[Ref]] = {}
+
+    def at(self, where: Where) -> Ref | None:
+        """The resource that is known under a key."""
+        return self._refs.get(where)
+
+    def __contains__(self, ref: Ref) -> bool:
+        return ref in self._names
+
+    def fleet(self, ref: Ref) -> Fleet | None:
+        """The fleet of a resource; None where it is in none."""
+        return self.fleets.get(self._names.get(ref, ""))
+
+    def strangers(self, ref: Ref, name: str) -> list[Ref]:
+        """Who has to leave before a resource joins the fleet of this name: itself, from another, and whoever had its name before."""
+        before, namesake = self._names.get(ref, name), self._refs.get(where_of(ref))
+        return [*([ref] if before != name else []), *([namesake] if namesake is not None and namesake != ref else [])]
+
+    def join(self, ref: Ref, name: str, make: Callable[[str], Fleet]) -> Fleet:
+        """Puts a resource into the fleet of this name, which is made where there is none."""
+        if ref not in self._names:
+            self._refs[where_of(ref)] = ref
+            self._names[ref] = name
+            self._of.setdefault(name, set()).add(ref)
+        fleet = self.fleets.get(name)
+        if fleet is None:
+            fleet = self.fleets[name] = make(name)
+        fleet.size = len(self._of[name])
+        return fleet
+
+    def leave(self, ref: Ref) -> Fleet | None:
+        """Takes a resource out of its fleet, which it gives."""
+        if self._refs.get(where := where_of(ref)) == ref:
+            del self._refs[where]
+        fleet = self.fleets.get(name := self._names.pop(ref, ""))
+        if fleet is not None:
+            fleet.forget(ref)
+            fleet.unknown.pop(ref, None)
+            fleet.unhealthy.pop(ref, None)
+            fleet.observed.pop(ref, None)
+            self._of[name].discard(ref)
+            fleet.size = len(self._of[name])
+        return fleet

@@ -1,0 +1,177 @@
+"""The loop and its leases: it runs what it holds, and ends that when it cannot be sure of it any more."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from homeostat.api.auth.user import AUTHENTICATED, MASTERS, User
+from homeostat.api.local import LocalAnswer, LocalTransport
+from homeostat.api.server import Listen, Server
+from homeostat.cli import identity as module
+from homeostat.cli.controllers import Loop
+from homeostat.cli.identity import identity
+from homeostat.client import Client, Unreachable
+from homeostat.client.transport import Headers
+from homeostat.guards import Mode
+from homeostat.loop.diff import Diff
+from homeostat.loop.election import Election, Timing
+from homeostat.loop.observation import ABSENT, Absent
+from homeostat.loop.provider import Provider, current
+from homeostat.model.kinds import Spec, crd_for
+
+QUICK = Timing(lease=2.0, deadline=1.0, renew=0.3, retry=0.2, patience=0.3)
+
+
+class LampSpec(Spec):
+    colour: str
+
+
+class Lamp(Provider[LampSpec, LampSpec], group="lamps.test.dev"):
+    """A lamp in memory, which all loops share; an act may be made to last."""
+
+    def __init__(self, world: dict[str, str], begun: list[str], done: list[str], gate: asyncio.Event) -> None:
+        self.world, self.begun, self.done, self.gate = world, begun, done, gate
+
+    async def observe(self, spec: LampSpec) -> LampSpec | Absent:
+        colour = self.world.get(current().ref.name)
+        return ABSENT if colour is None else LampSpec(colour=colour)
+
+    async def apply(self, spec: LampSpec, diff: Diff) -> None:
+        self.begun.append(f"{current().ref.name} {spec.colour}")
+        await self.gate.wait()
+        self.done.append(self.begun[-1])
+        self.world[current().ref.name] = spec.colour
+
+    async def delete(self, spec: LampSpec) -> None:
+        self.world.pop(current().ref.name, None)
+
+
+class Way(LocalTransport):
+    """A way to the server that can be cut."""
+
+    cut = False
+
+    async def send(self, method: str, target: str, headers: Headers, body: bytes) -> LocalAnswer:
+        if self.cut:
+            await asyncio.sleep(0.05)
+            raise Unreachable("no way there", sent=False)
+        return await super().send(method, target, headers, body)
+
+
+class House:
+    """A server, lamps, and loops that keep them."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.world: dict[str, str] = {}
+        self.begun: list[str] = []
+        self.done: list[str] = []
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.people = Client(self.way())
+        self.lamps = self.people.kind("lamps.test.dev/v1", "Lamp", namespace="default")
+        self.loops: list[Loop] = []
+
+    def way(self) -> Way:
+        return Way(self.server.plane, User("somebody", "", (MASTERS, AUTHENTICATED)))
+
+    def loop(self, name: str) -> tuple[Loop, Way]:
+        way = self.way()
+        client = Client(way)
+        loop = Loop(client, [Lamp(self.world, self.begun, self.done, self.gate)], Mode.ENFORCE, name)
+        loop.election = Election(client, [Lamp.info.name], name, timing=QUICK)
+        loop.begin()
+        self.loops.append(loop)
+        return loop, way
+
+    async def declare(self, name: str, colour: str) -> None:
+        await self.lamps.apply({"metadata": {"name": name}, "spec": {"colour": colour}}, field_manager="me", force=True)
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Callable[[], Any]:
+    @asynccontextmanager
+    async def make() -> AsyncIterator[House]:
+        server = Server(tmp_path, Listen.parse("127.0.0.1:0"), durable=False)
+        await server.start()
+        found = House(server)
+        definitions = found.people.kind("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+        await definitions.apply(crd_for(Lamp.info), field_manager="me")
+        try:
+            yield found
+        finally:
+            for loop in found.loops:
+                await loop.stop()
+            await found.people.close()
+            await server.stop()
+
+    return make
+
+
+async def until(holds: Callable[[], Any], within: float = 10.0) -> None:
+    async with asyncio.timeout(within):
+        while not holds():
+            await asyncio.sleep(0.01)
+
+
+def test_a_loop_that_is_cut_off_ends_what_is_under_way_before_another_begins(house: Callable[[], Any]) -> None:
+    async def work() -> None:
+        async with house() as here:
+            first, way = here.loop("first")
+            await here.declare("hall", "red")
+            await until(lambda: here.world.get("hall") == "red")
+            here.gate.clear()
+            await here.declare("hall", "green")
+            await until(lambda: here.begun == ["hall red", "hall green"])
+            way.cut = True
+            await until(lambda: not first.election.held)
+            await until(lambda: not first._running)
+            here.gate.set()  # nobody waits for it any more
+            await asyncio.sleep(0.1)
+            assert here.done == ["hall red"]
+            second, _ = here.loop("second")
+            await until(lambda: here.world.get("hall") == "green")
+            assert second.election.held
+            way.cut = False
+            await asyncio.sleep(1.0)
+            assert not first.election.held
+            assert here.done == ["hall red", "hall green"]
+
+    asyncio.run(work())
+
+
+def test_a_loop_that_was_cut_off_alone_goes_on_when_it_is_back(house: Callable[[], Any]) -> None:
+    async def work() -> None:
+        async with house() as here:
+            first, way = here.loop("first")
+            await until(lambda: first.election.held)
+            way.cut = True
+            await until(lambda: not first.election.held)
+            way.cut = False
+            await until(lambda: first.election.held)
+            await here.declare("hall", "red")
+            await until(lambda: here.world.get("hall") == "red")
+
+    asyncio.run(work())
+
+
+def test_an_identity_is_known_again_and_never_shared(tmp_path: Path) -> None:
+    name = identity(tmp_path)
+    other = identity(tmp_path)  # while the first is held
+    assert name != other
+    for descriptor in module._held:  # as when the process ends
+        os.close(descriptor)
+    module._held.clear()
+    assert identity(tmp_path) == name
+
+
+def test_where_nothing_can_be_kept_it_is_a_new_one_each_time(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert identity(tmp_path / "file") != identity(tmp_path / "file")
