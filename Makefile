@@ -41,8 +41,9 @@ bench: .venv/ready ## Measure; prints a table and writes JSON under benchmarks/r
 	@$(RUN)python benchmarks/run.py
 	@$(RUN)python benchmarks/loop.py
 
-torture: .venv/ready ## Kill the store again and again under load (minutes)
+torture: .venv/ready ## Kill the store, and the control plane with its processes, again and again (minutes)
 	@HOMEOSTAT_TORTURE=200 $(RUN)python -m pytest tests/store/test_torture.py -q --timeout=0
+	@HOMEOSTAT_TORTURE=50 $(RUN)python -m pytest tests/providers/process/test_torture.py -q --timeout=0
 
 fuzz: .venv/ready ## Throw hostile requests at the API (minutes)
 	@HOMEOSTAT_FUZZ_REQUESTS=200000 $(RUN)python -m pytest tests/fuzz -q --timeout=3600

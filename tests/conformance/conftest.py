@@ -141,7 +141,7 @@ class Api:
                 response = connection.getresponse()
                 raw = response.read()
                 break
-            except (http.client.RemoteDisconnected, ConnectionError):
+            except (http.client.RemoteDisconnected, ConnectionError, ssl.SSLEOFError):
                 self.close()
                 if fresh or last:
                     raise

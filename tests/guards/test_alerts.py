@@ -495,7 +495,7 @@ async def test_the_loop_of_the_command_line_tells(lamps: House, receiver: Hook) 
     ("words", "said"),
     [
         (["controllers", "--alert", "example.com"], "is no URL"),
-        (["up", "--alert", "https://alerts.example.com/hook"], "there is no loop here"),
+        (["up", "--no-loop", "--alert", "https://alerts.example.com/hook"], "for a loop here"),
     ],
 )
 def test_a_flag_that_could_tell_nobody_is_refused(words: list[str], said: str) -> None:

@@ -18,6 +18,7 @@ from homeostat.guards.gate import DEFAULT, PolicyGate
 from homeostat.guards.grants import Carried
 from homeostat.guards.policy import GROUP, KIND, VERSION, GuardPolicy, Mode, definition, parse_policy
 from homeostat.guards.status import status
+from homeostat.loop.definitions import define
 from homeostat.loop.engine import Engine
 from homeostat.loop.fleet import Fleet, Grant, Verdict
 from homeostat.model.errors import ApiError
@@ -95,7 +96,7 @@ class Keeper:
         self._gate = gate
         self._kinds = tuple(kinds)
         self._engine: Engine | None = None
-        self._definitions = client.kind("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+        self._client = client
         self._policies = client.kind(f"{GROUP}/{VERSION}", KIND)
         self._approvals = client.kind(APPROVAL_KIND.api_version, APPROVAL_KIND.kind)
         self._policy_copy = self._policies.informer()
@@ -113,7 +114,7 @@ class Keeper:
     async def start(self) -> None:
         """Makes the kinds known and reads what there is."""
         for crd in (definition(), crd_for(APPROVAL_KIND)):
-            await self._definitions.apply(crd, field_manager=MANAGER, force=True)
+            await define(self._client, crd, MANAGER)
         for kind in self._kinds:
             await self._declare_default(kind)
         for copy, handler in ((self._policy_copy, self._policy_changed), (self._approval_copy, self._approval_changed)):

@@ -17,6 +17,7 @@ from homeostat.loop.compose import Composer, applied_by, is_ours
 from homeostat.loop.composed import Composed, key_of
 from homeostat.loop.controller import MANAGER, Controller, Seen
 from homeostat.loop.declarations import Object
+from homeostat.loop.definitions import define
 from homeostat.loop.diff import NOTHING, Diff
 from homeostat.loop.fleet import Op, Ref
 from homeostat.loop.hints import Bell
@@ -112,7 +113,7 @@ class ComposerController(Controller):
         self.name = f"children.{composer.info.name}"
 
     async def define(self) -> None:
-        await self._definitions.apply(crd_for(self._composer.info), field_manager=MANAGER, force=True)
+        await define(self._client, crd_for(self._composer.info), MANAGER)
 
     def fleet_kind(self, ref: Ref) -> str:
         plural = ref.name.partition("/")[0]

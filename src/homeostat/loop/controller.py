@@ -10,6 +10,7 @@ from typing import Any
 from homeostat.client import Client, Key
 from homeostat.loop.compare import Comparer, compare
 from homeostat.loop.declarations import ADOPT, Declarations, Followed, Object
+from homeostat.loop.definitions import define
 from homeostat.loop.diff import NOTHING, Diff
 from homeostat.loop.fleet import Op, Ref
 from homeostat.loop.observation import ABSENT, Absent, Observation, State, Unknown
@@ -60,7 +61,7 @@ class Controller:
         self.name = self.info.name
         self.resource = client.kind(self.info.api_version, self.info.kind)
         self.declarations: Declarations = Followed(client, self.info.api_version, self.info.kind)
-        self._definitions = client.kind("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+        self._client = client
         self._clock = clock
         schema = schema_of(self.info.spec)
         visible = schema_of(provider.state_type)
@@ -74,8 +75,7 @@ class Controller:
 
     async def define(self) -> None:
         """Makes the kind known to the API server."""
-        crd = crd_for(self.info)
-        await self._definitions.apply(crd, field_manager=MANAGER, force=True)
+        await define(self._client, crd_for(self.info), MANAGER)
 
     def ref_of(self, obj: Object) -> Ref:
         metadata = obj["metadata"]

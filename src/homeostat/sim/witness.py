@@ -56,7 +56,8 @@ class Witness:
         self._world = world
         self._digest = hashlib.sha256()
         self._generations: dict[Generation, tuple[float, Fields | None]] = {}
-        self._whole: set[Generation] = set()  # boxes that had, at some moment, exactly the labels that they should have
+        self._right: dict[Generation, set[str]] = {}  # of boxes: labels that were, at some moment since, as they should be
+        self._labels: dict[str, set[str]] = {}  # all that a box, by its uid, ever had
         self._meant: dict[str, dict[int, dict[str, str]]] = {}  # labels by box and generation
         self._seen: dict[str, list[tuple[float, Fields | None]]] = {}  # what reads showed, whoever read
         self._read: dict[str, tuple[float, bool, Fields | None]] = {}  # the last read by the loop that lives, and whether it worked
@@ -125,14 +126,20 @@ class Witness:
             meant = self._meant.setdefault(box["metadata"]["uid"], {})
             meant[box["metadata"]["generation"]] = wanted_labels(box)
             found = labels_of(box, self.objects[LABELS])
-            # What was begun may end after the next edit: then it was so for a generation that is no longer the last.
-            self._whole.update((box["metadata"]["uid"], number) for number, wanted in meant.items() if wanted == found)
+            ever = self._labels.setdefault(box["metadata"]["uid"], set())
+            ever |= found.keys()
+            # Each was seen at its own moment; and what was begun may end after the next edit.
+            for number, wanted in meant.items():
+                right = self._right.setdefault((box["metadata"]["uid"], number), set())
+                right |= {name for name in ever | wanted.keys() if found.get(name) == wanted.get(name)}
         ready = find_condition(written, "Ready") if written is not None else None
         if written is None or ready is None or ready["status"] != "True":
             return
         name, uid = written["metadata"]["name"], written["metadata"]["uid"]
-        if (uid, ready.get("observedGeneration", 0)) not in self._whole:
-            self._world.wrong(f"{name} ({uid}) says Ready, and never had the labels that it should have: {written['spec']}")
+        number = ready.get("observedGeneration", 0)
+        wanted = self._meant.get(uid, {}).get(number, {})
+        if wrong := sorted((self._labels.get(uid, set()) | wanted.keys()) - self._right.get((uid, number), set())):
+            self._world.wrong(f"{name} ({uid}) says Ready, and these were never as they should be: {wrong}")
 
     # What the loop claims
 

@@ -147,8 +147,8 @@ async def test_readiness_is_counted_and_turns_with_the_probe(hand: Hand, tmp_pat
 
 async def test_one_that_is_not_alive_is_drift_and_is_replaced(hand: Hand, tmp_path: Path) -> None:
     sick = tmp_path / "sick"
-    probe = {"exec": {"command": ["sh", "-c", f"! test -e {sick}"]}, "periodSeconds": 0.02, "failureThreshold": 2}
-    spec = spec_of(replicas=2, liveness=probe)
+    probe = {"exec": {"command": ["sh", "-c", f"! test -e {sick}"]}, "periodSeconds": 1.0, "failureThreshold": 1}
+    spec = spec_of(replicas=2, liveness=probe)  # a second, so that none is well again before it is replaced
     await hand.converge(spec)
     before = one_each(tmp_path, 2)
     sick.touch()
