@@ -85,7 +85,7 @@ class Loop:
 
     def __init__(self, directory: Path) -> None:
         self._server = Server(directory, Listen(port=0))
-        self._policy = PassPolicy(every=EVERY, spread=0.0)
+        self._policy = PassPolicy(every=EVERY)
         self.passes = Passes()
         self.client: Client
         self.engine: Engine

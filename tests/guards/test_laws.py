@@ -109,7 +109,7 @@ class Play(RuleBasedStateMachine):
             for d in self.fleet.drifts.values()
             if d.op is op and not d.is_approved and d.ref not in verdict.approved
         ]
-        touched = touched_before(self.fleet, drifts, op)
+        touched = len(touched_before(self.fleet, drifts, op))
         count = len(drifts) + touched
         limit = share("30%", self.fleet.size + (touched if op is Op.DELETE else 0))
         key = f"mass-drift/{op}"

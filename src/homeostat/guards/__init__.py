@@ -96,6 +96,7 @@ CREATIONS: tuple[Judge, ...] = (
     freeze.judge,
     window.judge,
     unknown.judge,
+    ownership.judge,
     flap.judge,
     backoff.judge,
     breaker.judge,

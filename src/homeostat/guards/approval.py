@@ -36,12 +36,12 @@ def judge(policy: GuardPolicy, fleet: Fleet, verdict: Verdict, now: float) -> No
 
 def unapproved(fleet: Fleet, verdict: Verdict, op: Op) -> list[Drift]:
     """The open changes, or deletions, that no approval covers, those under way included."""
-    found = [d for d in fleet.drifts.values() if d.op is op and (not d.approved or d.approved != d.made_from)]
+    found = [d for d in fleet.drifts.values() if d.touches is op and (not d.approved or d.approved != d.made_from)]
     return [d for d in found if d.ref not in verdict.approved] if verdict.approved else found
 
 
-def touched_before(fleet: Fleet, drifts: list[Drift], op: Op) -> int:
-    """How many more the change sets of these have already changed, or deleted, without an approval.
+def touched_before(fleet: Fleet, drifts: list[Drift], op: Op) -> set[Ref]:
+    """What else the change sets of these have already changed, or deleted, without an approval.
 
     So a change set that comes in drop by drop counts as the whole that it is.
     """
@@ -51,7 +51,7 @@ def touched_before(fleet: Fleet, drifts: list[Drift], op: Op) -> int:
         for wave in (fleet.waves.get(key), fleet.passed.get(key)):
             if wave is not None:
                 touched.update(r for r, acted in wave.healthy.items() if acted.op is op and not acted.approved)
-    return len(touched - open_now)
+    return touched - open_now
 
 
 def to_approve(fleet: Fleet, verdict: Verdict, op: Op) -> str:
@@ -69,7 +69,7 @@ def _plans(fleet: Fleet, verdict: Verdict) -> Iterator[list[Drift]]:
     waiting = [d for d in fleet.drifts.values() if not d.in_flight]
     yield waiting
     for op in (_UPDATE, _DELETE):
-        yield [d for d in waiting if d.op is op and not d.is_approved and d.ref not in verdict.approved]
+        yield [d for d in waiting if d.touches is op and not d.is_approved and d.ref not in verdict.approved]
     for halt in fleet.halts.values():
         if halt.change_set:
             yield [d for d in waiting if d.wave == halt.change_set]
@@ -77,8 +77,8 @@ def _plans(fleet: Fleet, verdict: Verdict) -> Iterator[list[Drift]]:
 
 def _use_grant(fleet: Fleet, verdict: Verdict, change_set: str, grant: Grant) -> None:
     coming = [d for d in fleet.drifts.values() if d.wave == change_set and not d.is_approved]
-    changes = [d for d in coming if d.op is _UPDATE]
-    deletions = [d for d in coming if d.op is _DELETE]
+    changes = [d for d in coming if d.touches is _UPDATE]
+    deletions = [d for d in coming if d.touches is _DELETE]
     if len(changes) > grant.changes or len(deletions) > grant.deletions or not (changes or deletions):
         return
     verdict.grants[change_set] = Grant(grant.changes - len(changes), grant.deletions - len(deletions))

@@ -51,18 +51,18 @@ def judge_health(policy: GuardPolicy, fleet: Fleet, verdict: Verdict, now: float
             _wait_for_the_sick(fleet, verdict, change_set, now)
     coming = {key: Hold(GUARD, _COMING, until) for key, until in fleet.gathering.items() if until > now}
     if coming:
-        verdict.sift(lambda d: coming.get(d.wave) if d.op is not _CREATE else None)
+        verdict.sift(lambda d: coming.get(d.wave) if d.touches is not _CREATE else None)
 
 
 def judge_steps(policy: GuardPolicy, fleet: Fleet, verdict: Verdict, now: float) -> None:
     """Lets no more of a change set through than its step allows."""
     waiting: dict[str, list[Ref]] = {
-        d.wave: [] for d in verdict.allowed if d.cause is not _DRIFT and d.op is not _CREATE
+        d.wave: [] for d in verdict.allowed if d.cause is not _DRIFT and d.touches is not _CREATE
     }
     if not waiting:
         return
     for drift in fleet.drifts.values():
-        if drift.op is not _CREATE and (refs := waiting.get(drift.wave)) is not None and not drift.in_flight:
+        if drift.touches is not _CREATE and (refs := waiting.get(drift.wave)) is not None and not drift.in_flight:
             refs.append(drift.ref)
     rooms = {key: _room(policy, fleet, key, refs) for key, refs in waiting.items()}
     within = policy.canary.verify_within.total_seconds()
@@ -70,7 +70,7 @@ def judge_steps(policy: GuardPolicy, fleet: Fleet, verdict: Verdict, now: float)
 
     def judged(drift: Drift) -> Hold | None:
         key = drift.wave
-        if not key or drift.op is _CREATE:
+        if not key or drift.touches is _CREATE:
             return None
         room = rooms[key]
         rooms[key] = room - 1
@@ -114,7 +114,7 @@ def _wait_for_the_sick(fleet: Fleet, verdict: Verdict, change_set: str, now: flo
     more = f" and {len(sick) - 1} more" if len(sick) > 1 else ""
     reason = f"{min(sick)}{more} of change set {change_set} is as declared and not healthy"
     hold = Hold(GUARD, reason, plan=plan)
-    rest = [d.ref for d in verdict.allowed if d.wave == change_set and not d.is_approved and d.op is not _CREATE]
+    rest = [d.ref for d in verdict.allowed if d.wave == change_set and not d.is_approved and d.touches is not _CREATE]
     if not rest:
         return
     verdict.halts[key] = Halt(

@@ -27,20 +27,20 @@ def judge(policy: GuardPolicy, fleet: Fleet, verdict: Verdict, now: float) -> No
     """Lets through as many as there are places; the others wait for the next wave."""
     cap = share(policy.cap, fleet.size)
     for op in (_UPDATE, _DELETE):
-        waiting = [d for d in verdict.allowed if d.op is op]
+        waiting = [d for d in verdict.allowed if d.touches is op]
         if waiting:
             _judge_existing(fleet, verdict, op, cap, waiting)
     if policy.creations is not None:
         limit = share(policy.creations, fleet.size)
-        under_way = sum(1 for d in fleet.drifts.values() if d.op is _CREATE and d.in_flight)
-        waiting = [d for d in verdict.allowed if d.op is _CREATE]
+        under_way = sum(1 for d in fleet.drifts.values() if d.touches is _CREATE and d.in_flight)
+        waiting = [d for d in verdict.allowed if d.touches is _CREATE]
         verdict.hold(
             waiting[max(0, limit - under_way) :], GUARD, f"{limit} creations are under way, and no more may be"
         )
 
 
 def _judge_existing(fleet: Fleet, verdict: Verdict, op: Op, cap: int, waiting: list[Drift]) -> None:
-    failed = sum(1 for d in fleet.drifts.values() if d.phase is _FAILED and d.op is op)
+    failed = sum(1 for d in fleet.drifts.values() if d.phase is _FAILED and d.touches is op)
     if failed > cap > 0:
         fresh = [d for d in waiting if d.phase is not _FAILED and not d.is_approved and d.ref not in verdict.approved]
         if fresh:
@@ -55,12 +55,12 @@ def _judge_existing(fleet: Fleet, verdict: Verdict, op: Op, cap: int, waiting: l
     if room < len(waiting):
         let = {id(d) for d in _in_turn(waiting, room)}
         hold = Hold(GUARD, f"the wave is full: at most {cap} of {fleet.size} at once; it goes in one of the next")
-        verdict.sift(lambda d: hold if d.op is op and id(d) not in let else None)
+        verdict.sift(lambda d: hold if d.touches is op and id(d) not in let else None)
 
 
 def _taken(fleet: Fleet, op: Op) -> int:
     """Places that are taken: by strays in flight, and by all that a wave touched until the wave ends."""
-    taken: set[Ref] = {d.ref for d in fleet.drifts.values() if d.op is op and d.in_flight}
+    taken: set[Ref] = {d.ref for d in fleet.drifts.values() if d.touches is op and d.in_flight}
     for wave in fleet.waves.values():
         if not wave.done:
             taken.update(ref for ref, acted in wave.members.items() if acted.op is op and ref not in wave.failed)

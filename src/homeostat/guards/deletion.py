@@ -17,17 +17,17 @@ _DELETE = Op.DELETE
 def judge(policy: GuardPolicy, fleet: Fleet, verdict: Verdict, now: float) -> None:
     """Holds the deletions that nobody approved while there are more of them than the limit (default: the cap), and all
     whose grace is not over."""
-    if not any(d.op is _DELETE for d in verdict.allowed):
+    if not any(d.touches is _DELETE for d in verdict.allowed):
         return
     _ask(policy, fleet, verdict)
     if grace := policy.deletion.grace.total_seconds():
-        verdict.sift(lambda d: _kept(d, d.since + grace) if d.op is _DELETE and now < d.since + grace else None)
+        verdict.sift(lambda d: _kept(d, d.since + grace) if d.touches is _DELETE and now < d.since + grace else None)
 
 
 def _ask(policy: GuardPolicy, fleet: Fleet, verdict: Verdict) -> None:
     above = policy.deletion.confirm_above
     drifts = unapproved(fleet, verdict, _DELETE)
-    gone = touched_before(fleet, drifts, _DELETE)
+    gone = len(touched_before(fleet, drifts, _DELETE))
     limit = share(policy.cap if above is None else above, fleet.size + gone)  # of the fleet as it was before
     count = len(drifts) + gone
     if count <= limit:
@@ -36,7 +36,7 @@ def _ask(policy: GuardPolicy, fleet: Fleet, verdict: Verdict) -> None:
     reason = f"{count} of {fleet.size} would be deleted, more than {limit}: homeostat approve {plan}"
     refused = {d.ref for d in drifts}
     hold = Hold(GUARD, reason, plan=plan)
-    verdict.sift(lambda d: hold if d.op is _DELETE and d.ref in refused else None)
+    verdict.sift(lambda d: hold if d.touches is _DELETE and d.ref in refused else None)
 
 
 def _kept(drift: Drift, until: float) -> Hold:

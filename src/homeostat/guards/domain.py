@@ -15,10 +15,10 @@ def judge(policy: GuardPolicy, fleet: Fleet, verdict: Verdict, now: float) -> No
     Nothing new begins in a domain at work while something older waits elsewhere: else a busy domain would keep the
     others out for ever.
     """
-    waiting = [d for d in verdict.allowed if d.domain and d.op is not _CREATE]
+    waiting = [d for d in verdict.allowed if d.domain and d.touches is not _CREATE]
     if not waiting:
         return
-    busy = {d.domain for d in fleet.drifts.values() if d.domain and d.op is not _CREATE and d.in_flight}
+    busy = {d.domain for d in fleet.drifts.values() if d.domain and d.touches is not _CREATE and d.in_flight}
     busy |= fleet.domains_busy
     chosen = set(busy)
     for drift in waiting:  # the oldest first
@@ -30,7 +30,7 @@ def judge(policy: GuardPolicy, fleet: Fleet, verdict: Verdict, now: float) -> No
     later = Hold(GUARD, "its fault domain is at work, and others have waited longer for their turn")
 
     def judged(drift: Drift) -> Hold | None:
-        if not drift.domain or drift.op is _CREATE:
+        if not drift.domain or drift.touches is _CREATE:
             return None
         if drift.domain not in chosen:
             return elsewhere

@@ -112,7 +112,9 @@ class PolicyGate:
     def admits(self, fleet: Fleet, drift: Drift, now: float) -> bool:
         from homeostat.guards import admits
 
-        return admits(self.policy(fleet), fleet, drift, now)
+        policy = self.policy(fleet)
+        fleet.limits = thresholds(policy)
+        return admits(policy, fleet, drift, now)
 
     def backoff(self, fleet: Fleet) -> Backoff:
         return delays(self.policy(fleet))

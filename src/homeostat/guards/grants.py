@@ -81,8 +81,8 @@ def counted(drifts: Iterable[Drift]) -> dict[str, Grant]:
     """How many are changed and deleted, by kind."""
     found: dict[str, Grant] = {}
     for drift in drifts:
-        if drift.op in _COUNTED:
+        if drift.touches in _COUNTED:
             before = found.get(drift.ref.kind, Grant())
-            deletes = drift.op is Op.DELETE
+            deletes = drift.touches is Op.DELETE
             found[drift.ref.kind] = Grant(before.changes + (not deletes), before.deletions + deletes)
     return found

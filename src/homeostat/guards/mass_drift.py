@@ -38,8 +38,9 @@ def _halt(policy: GuardPolicy, fleet: Fleet, verdict: Verdict, op: Op, now: floa
     if before is None and not drifts:
         return None
     touched = touched_before(fleet, drifts, op)
-    count = len(drifts) + touched
-    size = fleet.size + (touched if op is _DELETE else 0)  # the fleet as it was before
+    count = len(drifts) + len(touched)
+    gone = touched if op is _DELETE else fleet.aside & (touched | {d.ref for d in drifts}) if fleet.aside else ()
+    size = fleet.size + len(gone)  # the fleet as it was before
     limit = share(policy.mass_drift.limit, size)
     if count > limit:
         reason = f"{count} of {size} would be {_WORDS[op]}, more than {limit}"
@@ -60,11 +61,11 @@ def _halt(policy: GuardPolicy, fleet: Fleet, verdict: Verdict, op: Op, now: floa
 
 
 def _approved_now(fleet: Fleet, verdict: Verdict, op: Op) -> int:
-    return sum(1 for ref in verdict.approved if fleet.drifts[ref].op is op)
+    return sum(1 for ref in verdict.approved if fleet.drifts[ref].touches is op)
 
 
 def _hold_existing(verdict: Verdict, hold: Hold) -> None:
     def judged(drift: Drift) -> Hold | None:
-        return None if drift.op is _CREATE else hold
+        return None if drift.touches is _CREATE else hold
 
     verdict.sift(judged)

@@ -8,7 +8,7 @@ annotation of the composer's definition, and what need not even be looked at by 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -47,6 +47,7 @@ class Children(Provider[ChildSpec, ChildState], group="composed.homeostat.dev", 
 
     def __init__(self, composer: Composer[Any], client: Client) -> None:
         self.bell = Bell()
+        self.is_kept: Callable[[Ref], bool] = lambda _: False
         self._composer = composer
         self._client = client
         self._live: dict[Ref, LiveObject] = {}
@@ -99,7 +100,8 @@ class Children(Provider[ChildSpec, ChildState], group="composed.homeostat.dev", 
         return None if obj is None else {"manifest": masked(obj, ref.uid)}
 
     async def unhealthy(self, spec: ChildSpec, state: ChildState) -> str:
-        return self._live[current().ref].unhealthy()
+        ref = current().ref
+        return self._live[ref].unhealthy(kept=self.is_kept(ref))
 
 
 class ComposerController(Controller):
@@ -111,13 +113,17 @@ class ComposerController(Controller):
         self._composer = composer
         self.declarations = self._composed = Composed(composer, client, clock, self.children.bell)
         self.name = f"children.{composer.info.name}"
+        self.children.is_kept = self._is_kept
 
     async def define(self) -> None:
         await define(self._client, crd_for(self._composer.info), MANAGER)
 
     def fleet_kind(self, ref: Ref) -> str:
-        plural = ref.name.partition("/")[0]
-        return self.name if plural in self._composed.kept else plural  # who keeps it guards it again, and waits for nobody
+        # Who keeps a kind guards it again, and must not wait for us.
+        return self.name if self._is_kept(ref) else ref.name.partition("/")[0]
+
+    def _is_kept(self, ref: Ref) -> bool:
+        return ref.name.partition("/")[0] in self._composed.kept
 
     async def fetch(self, name: str, namespace: str) -> Object:
         return await self._composed.check(Key(namespace, name))
@@ -154,7 +160,7 @@ class ComposerController(Controller):
             if live.owned(manifest) == manifest:
                 seen = Observation(acted.declared, self._clock.now(), source=acted.observation.source)
                 return replace(
-                    acted, obj=obj, observation=seen, diff=NOTHING, unhealthy=live.unhealthy(), owned=True, identity=live.uid
+                    acted, obj=obj, observation=seen, diff=NOTHING, unhealthy=live.unhealthy(kept=self._is_kept(acted.ref)), owned=True, identity=live.uid
                 )
         return await super().read_back(obj, acted)
 

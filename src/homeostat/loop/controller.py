@@ -46,6 +46,9 @@ class Seen:
     owned: bool = True
     identity: str = ""
     foreign: str = ""
+    harmless: bool = False
+    counts: bool = True
+    change_set: str = ""
 
     @property
     def deleting(self) -> bool:
@@ -149,7 +152,8 @@ class Controller:
     ) -> Seen:
         now = self._clock.now()
         observed = state if isinstance(state, Absent) else encode(state)
-        unhealthy = foreign = ""
+        unhealthy = foreign = change_set = ""
+        harmless, counts = False, True
         with self.trace.phase("compare", ref), self._working(obj, ref):
             identity = "" if isinstance(state, Absent) else self.provider.identity(spec, state)
             last = self.last_applied(record, identity)
@@ -160,8 +164,12 @@ class Controller:
             if diff and not isinstance(state, Absent):
                 diff = self.provider.attribute(spec, diff)
                 foreign = self.provider.foreign(spec, diff)
+                harmless = self.provider.harmless(spec, diff)
+                change_set = self.provider.change_set(spec, diff)
             elif not diff and not isinstance(state, Absent):
                 unhealthy = await self.provider.unhealthy(spec, state)
+            if not isinstance(state, Absent):
+                counts = self.provider.counts(spec, state)
         return Seen(
             ref,
             obj,
@@ -175,6 +183,9 @@ class Controller:
             owned,
             identity,
             foreign,
+            harmless,
+            counts,
+            change_set,
         )
 
     def last_applied(self, record: Record, identity: str) -> dict[str, Any] | None:
@@ -336,6 +347,8 @@ class Controller:
         """
         for left in range(STATUS_TRIES - 1, -1, -1):
             patch = change_of(obj.get("status") or {}, status)
+            for name in self.provider.beside & patch.keys():
+                del patch[name]
             if not patch:
                 return obj
             same = {name: obj["metadata"][name] for name in ("uid", "resourceVersion")}

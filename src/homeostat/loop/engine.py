@@ -314,6 +314,7 @@ class Engine:
             fleet.unknown[ref] = state.reason
             self._decide_soon(fleet)
             return None
+        self._members.count(ref, seen.counts)
         was_unknown = fleet.unknown.pop(ref, None) is not None
         fleet.unhealthy.pop(ref, None)
         if seen.unhealthy:
@@ -356,8 +357,9 @@ class Engine:
         fleet, now = self._members.fleet(drift.ref), self.clock.now()
         if fleet is None or drift.in_flight:
             return False
-        if drift.op is Op.CREATE:
-            if not self.gate.admits(fleet, drift, now):
+        if drift.touches is Op.CREATE:
+            # Before the whole was seen once nobody knows how much of it cannot be read.
+            if not fleet.passes_done or not self.gate.admits(fleet, drift, now):
                 return False
         else:
             if drift.cause is not Cause.DRIFT or not self._lone(where, fleet):
@@ -500,6 +502,7 @@ class Engine:
         self._moves.pop(drift.ref, None)
         seen = examined(fleet, controller, seen)
         take_stock(fleet, controller, seen)
+        self._members.count(drift.ref, seen.counts)
         record = seen.record
         record.intent = None
         record.converged_seconds = round(now - drift.since, 3)
@@ -541,8 +544,9 @@ class Engine:
         record = seen.record
         if drift is None and not isinstance(state, Unknown):
             if seen.deleting:
-                await controller.let_go(obj)
-                self._leave(ref)
+                if not seen.unhealthy:  # else something of it is still at work, and goes by itself
+                    await controller.let_go(obj)
+                    self._leave(ref)
                 return
             if seen.owned and record.last_applied is None:
                 record.last_applied = dict(seen.declared)  # type: ignore[arg-type]

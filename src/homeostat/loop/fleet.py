@@ -98,6 +98,10 @@ class Drift:
     domain: str = ""  # fault domain: a rack, a zone
     permit: Permit | None = None  # the breaker's leave for the action under way
     approved: str = ""  # the `made_from` that a person approved: the approval is for that and nothing else
+    touches: Op = None  # type: ignore[assignment]  # as what guards count it: its `op`, or CREATE where it harms nothing that exists
+
+    def __post_init__(self) -> None:
+        self.touches = self.touches or self.op
 
     @property
     def is_approved(self) -> bool:
@@ -212,8 +216,9 @@ class Fleet:
     """
 
     name: str
-    size: int  # resources that exist, or should
+    size: int  # resources that exist, or should; those `aside` are not counted
     drifts: dict[Ref, Drift] = field(default_factory=dict)
+    aside: set[Ref] = field(default_factory=set)  # declared, and not among those that exist at present
     unknown: dict[Ref, str] = field(default_factory=dict)  # unreadable, and why
     unhealthy: dict[Ref, str] = field(default_factory=dict)  # as declared and not at work; by which change set
     waves: dict[str, Wave] = field(
@@ -263,7 +268,7 @@ class Fleet:
             drift.permit = answer if isinstance(answer, Permit) else None
         else:
             drift.permit = _FREE
-        if drift.op is _CREATE:
+        if drift.touches is _CREATE:
             return
         key = drift.wave
         wave = self.waves.get(key)
@@ -271,7 +276,7 @@ class Fleet:
             last = self.passed.get(key)
             number, behind = (last.number + 1, last.healthy if key else {}) if last else (1, {})
             wave = self.waves[key] = Wave(number, key, started=now, behind=behind)
-        wave.members[drift.ref] = Acted(drift.op, now, drift.is_approved)
+        wave.members[drift.ref] = Acted(drift.touches, now, drift.is_approved)
         wave.verified.discard(drift.ref)
         wave.failed.discard(drift.ref)
 

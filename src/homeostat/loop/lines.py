@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from homeostat.loop.changesets import ChangeSets, last_write
+from homeostat.loop.changesets import ChangeSets, Write, last_write
 from homeostat.loop.controller import Controller, Seen
 from homeostat.loop.diff import Diff, path_text
 from homeostat.loop.fleet import Cause, Drift, Op
@@ -17,7 +17,7 @@ def line_of(controller: Controller, seen: Seen, known: Drift | None, sets: Chang
     assert seen.diff.op is not None
     assert seen.diff.cause is not None
     if known is not None and known.made_from == seen.made_from:
-        known.owned, known.foreign = seen.owned, seen.foreign
+        known.owned, known.foreign, known.touches = seen.owned, seen.foreign, _touches(seen)
         return known
     record, metadata = seen.record, seen.obj["metadata"]
     diff = attribute(seen.diff, declared_by=Writers(metadata.get("managedFields") or (), root=("spec",)))
@@ -35,16 +35,22 @@ def line_of(controller: Controller, seen: Seen, known: Drift | None, sets: Chang
         changes=tuple(render(diff, controller.sensitive)) if diff.op is Op.UPDATE else (),
         owned=seen.owned,
         foreign=seen.foreign,
-        change_set=sets.place(seen.ref.uid, last_write(metadata, diff.changes), now, told),
+        change_set=sets.place(seen.ref.uid, Write(name=seen.change_set) if seen.change_set else last_write(metadata, diff.changes), now, told),
         by=tuple(dict.fromkeys(c.who.manager for c in diff.changes if c.who is not None)),
         reversals=_reversals(controller, record, seen.diff, now) if known is None else known.reversals,
         target=controller.provider.target(seen.spec) or str(seen.ref),
         domain=controller.provider.domain(seen.spec),
+        touches=_touches(seen),
     )
     if known is not None:
         line.attempts, line.failures, line.retry_at = known.attempts, known.failures, known.retry_at
         line.error = known.error
     return line
+
+
+def _touches(seen: Seen) -> Op:
+    assert seen.diff.op is not None
+    return Op.CREATE if seen.harmless else seen.diff.op
 
 
 def _reversals(controller: Controller, record: Record, diff: Diff, now: float) -> tuple[float, ...]:

@@ -115,12 +115,12 @@ class LiveObject:
         )
         return replace(diff, changes=tuple(changes))
 
-    def unhealthy(self) -> str:
-        """What the object says of itself, if it says that it does not work, or not yet."""
+    def unhealthy(self, *, kept: bool = False) -> str:
+        """What the object says of itself, if it says that it does not work, or not yet. One that a loop keeps has to say that it does."""
         assert self.obj is not None
         how = summary(self.obj)
         if how == "Current":
-            return ""
+            return "nothing is known of it yet" if kept and find_condition(self.obj, "Ready") is None else ""
         said = (find_condition(self.obj, "Stalled") if how == "Failed" else find_condition(self.obj, "Ready")) or {}
         return f"it is {how}" + (f": {said['message']}" if said.get("message") else "")
 

@@ -55,8 +55,14 @@ class Members:
         fleet = self.fleets.get(name)
         if fleet is None:
             fleet = self.fleets[name] = make(name)
-        fleet.size = len(self._of[name])
+        fleet.size = len(self._of[name]) - len(fleet.aside)
         return fleet
+
+    def count(self, ref: Ref, exists: bool) -> None:
+        """Whether a resource is among those that the size of its fleet counts."""
+        if (fleet := self.fleet(ref)) is not None:
+            (fleet.aside.discard if exists else fleet.aside.add)(ref)
+            fleet.size = len(self._of[fleet.name]) - len(fleet.aside)
 
     def leave(self, ref: Ref) -> Fleet | None:
         """Takes a resource out of its fleet, which it gives."""
@@ -68,6 +74,7 @@ class Members:
             fleet.unknown.pop(ref, None)
             fleet.unhealthy.pop(ref, None)
             fleet.observed.pop(ref, None)
+            fleet.aside.discard(ref)
             self._of[name].discard(ref)
-            fleet.size = len(self._of[name])
+            fleet.size = len(self._of[name]) - len(fleet.aside)
         return fleet

@@ -110,6 +110,8 @@ class Provider(Generic[SpecT, StateT]):
     shown: ClassVar[tuple[str, ...]] = ()
     contested: ClassVar[bool] = True
     adopts: ClassVar[bool] = False
+    beside: ClassVar[frozenset[str]] = frozenset()
+    """Fields of the status that others write, or the provider itself does: the loop leaves them as they are."""
 
     def __init_subclass__(
         cls,
@@ -213,6 +215,21 @@ class Provider(Generic[SpecT, StateT]):
 
     def foreign(self, spec: SpecT, diff: Diff) -> str:
         """Why this change is not ours to make, for people; empty where it is. It is then held, and reported."""
+        return ""
+
+    def harmless(self, spec: SpecT, diff: Diff) -> bool:
+        """Whether this change of what is there harms nothing that is at work, as when something is begun that stood still.
+
+        Guards count it as a creation then.
+        """
+        return False
+
+    def counts(self, spec: SpecT, state: StateT) -> bool:
+        """Whether it is one of those that the limits of a fleet are a share of; what stands still and waits may not be."""
+        return True
+
+    def change_set(self, spec: SpecT, diff: Diff) -> str:
+        """What this change belongs to, where that is not who wrote the declaration last; empty: it is."""
         return ""
 
     def takes(self, spec: SpecT) -> float:

@@ -134,7 +134,7 @@ class Events(Listener):
             failed = bool(self._failed) and drift.ref in self._failed
             if failed:
                 self._failed.remove(drift.ref)
-            if drift.op is _CREATE and drift.cause is _INTENT and not failed:
+            if drift.touches is _CREATE and drift.cause is _INTENT and not failed:
                 return  # made for the first time
             if self._recorder.room(False):
                 self._tell(drift.ref, _DONE[drift.op], _done(drift))
