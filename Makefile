@@ -40,6 +40,8 @@ bench: .venv/ready ## Measure; prints a table and writes JSON under benchmarks/r
 	@$(RUN)python benchmarks/store.py
 	@$(RUN)python benchmarks/run.py
 	@$(RUN)python benchmarks/loop.py
+	@$(RUN)python benchmarks/governor.py
+	@$(RUN)python benchmarks/openb.py
 
 torture: .venv/ready ## Kill the store, and the control plane with its processes, again and again (minutes)
 	@HOMEOSTAT_TORTURE=200 $(RUN)python -m pytest tests/store/test_torture.py -q --timeout=0
@@ -47,6 +49,9 @@ torture: .venv/ready ## Kill the store, and the control plane with its processes
 
 fuzz: .venv/ready ## Throw hostile requests at the API (minutes)
 	@HOMEOSTAT_FUZZ_REQUESTS=200000 $(RUN)python -m pytest tests/fuzz -q --timeout=3600
+
+gpu-weeks: .venv/ready ## A thousand random weeks of a GPU fleet, in virtual time (an hour)
+	@HOMEOSTAT_GPU_WEEKS=1000 $(RUN)python -m pytest tests/gpu/test_simulation.py -k no_week -q --timeout=0
 
 SEEDS ?= 100000
 sim: .venv/ready ## A death at every step of the reference stories, then storms by seed: SEEDS of them (a night)
@@ -56,4 +61,4 @@ sim: .venv/ready ## A death at every step of the reference stories, then storms 
 clean: ## Forget the environment and caches
 	@rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
-.PHONY: help lock up tools test check bench torture fuzz sim clean
+.PHONY: help lock up tools test check bench torture fuzz gpu-weeks sim clean

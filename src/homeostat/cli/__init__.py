@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 _COMMANDS = {
+    "agent": ("homeostat.cli.agent", "Keep this machine and its GPUs."),
     "apply": ("homeostat.cli.apply", "Declare what files say, as one change set."),
     "approve": ("homeostat.cli.approve", "Say yes to one exact plan that the guards hold."),
     "controllers": ("homeostat.cli.controllers", "Run the loop as a process of its own."),

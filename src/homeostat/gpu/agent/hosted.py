@@ -1,0 +1,434 @@
+"""One replica on this machine: brings it, step by step, to where it is wanted, and knows how it stands."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+from homeostat.client.backoff import Backoff
+from homeostat.gpu.agent import journal, witness
+from homeostat.gpu.agent.devices import Devices
+from homeostat.gpu.agent.family import family_of
+from homeostat.gpu.agent.journal import Note
+from homeostat.gpu.agent.launching import Rules, starting, visible
+from homeostat.gpu.agent.outcome import Outcome, last_line, outcome_of
+from homeostat.gpu.agent.suspend import Broken, CannotSuspend
+from homeostat.gpu.agent.wanted import DEVICES, Aim, Declared, Off, Standing, Step, Wish, next_step, wish_for
+from homeostat.gpu.kinds import WHOLE, Preemption, ReplicaState, Report
+from homeostat.loop.provider import Refused
+from homeostat.model.clock import Clock
+from homeostat.model.kinds import InvalidSpec
+from homeostat.providers.process import kernel, logs
+from homeostat.providers.process.kind import Restart
+from homeostat.providers.process.record import Ended, Identity, Mark
+from homeostat.providers.process.slot import Slot
+
+log = logging.getLogger("homeostat.gpu.agent")
+
+T = TypeVar("T")
+
+KILL_SECONDS = 10.0
+"""How long a killed process may take to be gone. One that hangs in a driver takes longer, and is reported."""
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 120.0
+"""Seconds before what failed is tried again."""
+_NEVER = Restart(policy="Never")
+
+
+@dataclass(frozen=True, slots=True)
+class House:
+    """What all replicas of a machine share."""
+
+    node: str
+    devices: Devices
+    rules: Rules
+    clock: Clock
+    suspend_seconds: float
+    declared: Callable[[str], Declared | None]
+    """A workload by its uid as it is declared now; None where it is no more. Raises where that cannot be told."""
+    changed: Callable[[str], None]
+    """Told the uid of a workload of which something new is to be reported."""
+
+
+class Hosted:
+    """A replica that is, was, or is to be here. `drive` does all the work, in a task of its own."""
+
+    def __init__(self, house: House, folder: Path, uid: str, replica: int) -> None:
+        self.uid, self.replica = uid, replica
+        self.note: Note | None = None
+        self.trouble = ""
+        """Why nothing is known of it, or nothing can be done with it; for people."""
+        self.forgotten = False
+        self._house = house
+        self._folder = folder
+        self._slot = Slot(folder, uid, replica)
+        self._path = journal.path_of(folder, replica)
+        self._exit_file = journal.exit_file_of(folder, replica)
+        self._wake = asyncio.Event()
+        self._followed: int | None = None
+        self._shown: Note | None = None
+        """The note as it is reported: what is written down before it is so is not told before it is so."""
+        self._tried: Wish | None = None
+        self._fate = ""
+        self._busy: set[asyncio.Task[Any]] = set()
+
+    def load(self, found: Sequence[kernel.Marked]) -> None:
+        """Takes up what an earlier agent left. For threads. Where it cannot be told what runs, nothing is touched."""
+        try:
+            self.note = self._shown = journal.load(self._path)
+            self._slot.load(found)
+        except (OSError, ValueError) as error:
+            self.trouble = str(error)
+            log.error("replica %d of %s is left alone: %s", self.replica, self.uid, error)
+
+    # How it stands
+
+    @property
+    def running(self) -> bool:
+        """Whether it has a process, on the GPUs or off them."""
+        return self._slot.running
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether it uses its GPUs, as far as it is known."""
+        return self.running and self.note is not None and self.note.off is not Off.YES
+
+    @property
+    def logs(self) -> tuple[Path, Path]:
+        """Where its output goes."""
+        return logs.paths_of(self._folder, self.replica)
+
+    @property
+    def pid(self) -> int | None:
+        """Of the process that it was started as; None where it does not run."""
+        replica = self._slot.replica
+        return replica.process.pid if replica is not None and self.running else None
+
+    def processes(self) -> list[Identity]:
+        """All its processes. For threads."""
+        replica = self._slot.replica
+        if replica is None or not self.running:
+            return []
+        return family_of(replica.process, Mark(self.uid, self.replica, replica.nonce), self._folder)
+
+    def standing(self) -> Standing:
+        """How it stands, as decisions see it."""
+        replica, note = self._slot.replica, self.note
+        definition = replica.definition if replica else None
+        over = note is not None and note.over
+        return Standing(
+            running=self.running,
+            off=note.off if note else Off.NO,
+            known=replica is not None or over,
+            attempt=note.attempt if note else 0,
+            stopping=replica is not None and replica.stopping and not over,
+            devices=definition.env.get(DEVICES) if definition else None,
+        )
+
+    def report(self) -> Report | None:
+        """What is told of it; None where there is nothing to tell yet."""
+        note = self._shown
+        if self.trouble:
+            return Report(replica=self.replica, node=self._house.node, state=ReplicaState.UNKNOWN, reason=self.trouble)
+        if note is None:
+            return None
+        return Report(
+            replica=self.replica,
+            node=self._house.node,
+            state=note.state,
+            attempt=note.attempt,
+            gpus=note.gpus,
+            pid=self.pid,
+            since=datetime.fromtimestamp(int(note.since), UTC),
+            exit_code=note.exit_code,
+            reason=note.reason,
+            gpu_seconds=round(note.gpu_seconds, 1),
+        )
+
+    # Its life
+
+    def wake(self) -> None:
+        """Something that concerns it may have changed."""
+        self._wake.set()
+
+    async def drive(self) -> None:
+        """Brings it to where it is wanted, and keeps it there, until it is forgotten. Where that fails, it is tried again later."""
+        backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
+        while not self.forgotten and not self.trouble:
+            self._wake.clear()
+            pause: float | None = None
+            try:
+                if await self._advance():
+                    backoff.reset()
+                    continue
+            except CannotSuspend as error:
+                pause = backoff.next()
+                log.warning("%s: %s; again in %.0f s", self, error, pause)
+            except Exception as error:
+                pause = backoff.next()
+                strange = not isinstance(error, OSError | InvalidSpec | Refused)
+                log.warning("%s: %s; again in %.0f s", self, error, pause, exc_info=strange)
+                self._tell_trouble(str(error) or type(error).__name__)
+            self._follow()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._wake.wait()
+                    while pause is not None and not self._moved_on():  # our own report wakes us too
+                        self._wake.clear()
+                        await self._wake.wait()
+
+    def _moved_on(self) -> bool:
+        """Whether something else is wanted than what failed, or its process has ended."""
+        return self._slot.end_unnoted or self._wish() != self._tried
+
+    def _wish(self) -> Wish | None:
+        try:
+            return wish_for(self._house.declared(self.uid), self.replica, self._house.node)
+        except InvalidSpec:
+            return None
+
+    async def close(self) -> None:
+        """Lets go of its process, which runs on. What is under way in a thread is waited for."""
+        await asyncio.gather(*self._busy, return_exceptions=True)
+        if self._slot.pidfd is not None:
+            self._slot.released.append(self._slot.pidfd)
+            self._slot.pidfd = None
+        self._close_released()
+
+    def __str__(self) -> str:
+        note = self.note
+        return f"replica {self.replica} of {f'{note.namespace}/{note.name}' if note else self.uid}"
+
+    async def _advance(self) -> bool:
+        """One step; says whether there was one to do."""
+        workload = self._house.declared(self.uid)
+        self._tried = wish = wish_for(workload, self.replica, self._house.node)
+        if self.note is None and self._slot.replica is not None and workload is not None:
+            note = self._fresh_note(workload, wish)  # it got lost; the process did not
+            await self._put(note.turned(ReplicaState.RUNNING, self._house.clock.now()))
+        await self._note_end(wish)
+        await self._note_absence(workload, wish)
+        try:
+            devices = visible(self._house.devices, wish.place) if wish.place else ""
+        except Refused as error:
+            if wish.aim is Aim.RUN and not self.running and workload:
+                return await self._refuse(workload, wish, str(error))
+            raise
+        step = next_step(wish, self.standing(), devices)
+        match step:
+            case Step.START:
+                assert workload is not None
+                await self._start(workload, wish)
+            case Step.SUSPEND:
+                await self._suspend(wish)
+            case Step.RESUME:
+                await self._resume()
+            case Step.STOP:
+                await self._stop(wish, workload)
+            case Step.KILL:
+                await self._end(signal.SIGKILL, 0.0, wish)
+            case Step.FORGET:
+                await self._forget()
+        return step is not None
+
+    # Steps
+
+    async def _start(self, workload: Declared, wish: Wish) -> None:
+        house, place = self._house, wish.place
+        assert place is not None
+        try:
+            how, definition = await self._in_thread(
+                starting, workload, place, house.node, house.devices, house.rules, self._exit_file
+            )
+        except Refused as error:
+            await self._refuse(workload, wish, str(error))
+            return
+        # The record of an earlier start goes first: one that is found beside this note belongs to it.
+        await self._in_thread(self._slot.clear)
+        await self._put(self._fresh_note(workload, wish).turned(ReplicaState.RUNNING, house.clock.now()), tell=False)
+        await self._in_thread(self._slot.start, how, definition, house.clock.now())
+        log.info("%s: started as pid %s", self, self.pid)
+        self._show()
+
+    async def _refuse(self, workload: Declared, wish: Wish, why: str) -> bool:
+        """It cannot be started as it is declared; says whether that is news."""
+        if self.note is not None and self.note.over and self.note.attempt >= wish.attempt:
+            return False
+        note = self._fresh_note(workload, wish)
+        await self._put(note.turned(ReplicaState.FAILED, self._house.clock.now(), reason=why, over=True))
+        return True
+
+    async def _suspend(self, wish: Wish) -> None:
+        assert self.note is not None
+        await self._put(self.note.but(off=Off.LEAVING), tell=False)
+        try:
+            await self._in_thread(self._house.devices.suspension.suspend, self.processes, self._house.suspend_seconds)
+        except CannotSuspend as error:
+            if self.running:
+                await self._put(self.note.but(off=Off.NO, reason=f"it could not be suspended: {error}"))
+                raise
+        except Broken as error:
+            await self._give_up(wish, str(error))
+        if self.running:
+            now = self._house.clock.now()
+            await self._put(self.note.turned(ReplicaState.SUSPENDED, now, off=Off.YES, reason=wish.why))
+
+    async def _resume(self) -> None:
+        assert self.note is not None
+        await self._put(self.note.but(off=Off.RETURNING), tell=False)
+        try:
+            await self._in_thread(self._house.devices.suspension.resume, self.processes, self._house.suspend_seconds)
+        except CannotSuspend as error:
+            if self.running:
+                await self._put(self.note.but(off=Off.YES, reason=f"it could not be resumed: {error}"))
+                raise
+        except Broken as error:
+            await self._give_up(Wish(Aim.END, str(error)), str(error))
+        if self.running:
+            await self._put(self.note.turned(ReplicaState.RUNNING, self._house.clock.now(), off=Off.NO, reason=""))
+
+    async def _give_up(self, wish: Wish, why: str) -> None:
+        self._fate = why
+        await self._end(signal.SIGKILL, 0.0, wish)
+
+    async def _stop(self, wish: Wish, workload: Declared | None) -> None:
+        name, grace = (self.note.signal, self.note.grace) if self.note else ("SIGTERM", 30.0)
+        if workload is not None:
+            name, grace = _farewell(workload)
+        try:
+            sig = signal.Signals[name]
+        except KeyError:
+            sig = signal.SIGTERM
+        await self._end(sig, grace, wish)
+
+    async def _end(self, sig: signal.Signals, grace: float, wish: Wish) -> None:
+        """Asks it to end, waits, and then kills it; and all that it started, either way."""
+        ending = await self._in_thread(self._slot.ask_to_end, sig, vacate=True)
+        if ending is not None:
+            try:
+                await kernel.wait_ended(ending.pidfd, grace)
+                await self._in_thread(self._slot.kill, ending.members)
+                if not await kernel.wait_ended(ending.pidfd, KILL_SECONDS):
+                    raise RuntimeError("it was killed and does not end: it hangs in the kernel or a driver")
+            finally:
+                os.close(ending.pidfd)
+        await self._note_end(wish)
+
+    async def _forget(self) -> None:
+        await self._in_thread(self._slot.clear)
+        await self._in_thread(self._path.unlink, missing_ok=True)
+        self._close_released()
+        self.note = None
+        self.forgotten = True
+        self._show()
+
+    async def _note_end(self, wish: Wish) -> None:
+        """Writes down that and how its process ended, and ends what it left behind: the GPU is to be free."""
+        if self._slot.end_unnoted:
+            await self._in_thread(self._slot.note_end, _NEVER, self._house.clock.now())
+        replica, note = self._slot.replica, self.note
+        if replica is None or replica.ended is None or note is None or note.ended == replica.nonce:
+            return
+        await self._in_thread(self._slot.kill, ())
+        if not replica.through:  # it never ran: the next step begins it
+            await self._in_thread(self._slot.clear)
+            return
+        if replica.ended.status is None:
+            mark = str(Mark(self.uid, self.replica, replica.nonce))
+            status = await self._in_thread(witness.seen, self._exit_file, mark)
+            replica = replica.but(ended=Ended(replica.ended.at, status))
+        assert replica.ended is not None
+        said = await self._in_thread(last_line, self.logs[1]) if replica.ended.status else ""
+        how = Outcome(ReplicaState.FAILED, None, self._fate) if self._fate else outcome_of(replica, wish, said)
+        over, self._fate = bool(self._fate), ""
+        log.info("%s: ended (%s)", self, replica.ended)
+        note = note.turned(how.state, self._house.clock.now(), exit_code=how.exit_code, reason=how.reason)
+        await self._put(note.but(off=Off.NO, over=over, ended=replica.nonce))
+
+    async def _note_absence(self, workload: Declared | None, wish: Wish) -> None:
+        """Writes down that it is off the GPUs because it never was on them: somebody may wait for that word."""
+        if workload is None or wish.aim is not Aim.OFF or self._slot.replica is not None:
+            return
+        if self.note is None or self.note.state is ReplicaState.RUNNING:
+            note = self._fresh_note(workload, wish)
+            await self._put(note.turned(ReplicaState.SUSPENDED, self._house.clock.now(), reason="it had not begun"))
+
+    # What is remembered
+
+    def _fresh_note(self, workload: Declared, wish: Wish) -> Note:
+        sig, grace = _farewell(workload)
+        before, place = self.note, wish.place
+        return Note(
+            namespace=workload.namespace,
+            name=workload.name,
+            replica=self.replica,
+            state=ReplicaState.UNKNOWN,
+            since=self._house.clock.now(),
+            attempt=wish.attempt,
+            gpus=place.gpus if place else (),
+            milli=place.milli if place else WHOLE,
+            gpu_seconds=before.gpu_seconds if before else 0.0,
+            signal=sig,
+            grace=grace,
+        )
+
+    async def _put(self, note: Note, *, tell: bool = True) -> None:
+        await self._in_thread(journal.save, self._path, note)
+        self.note = note
+        if tell:
+            self._show()
+
+    def _show(self) -> None:
+        self._shown = self.note
+        self._house.changed(self.uid)
+
+    def _tell_trouble(self, why: str) -> None:
+        """What was tried failed for a reason outside of the workload: it is reported, and tried again."""
+        note = self.note
+        if note is None or note.reason == why:
+            return
+        state = note.state if self.running else ReplicaState.UNKNOWN
+        self.note = note.turned(state, self._house.clock.now(), reason=why)
+        self._show()
+
+    # The hold on its process
+
+    def _follow(self) -> None:
+        """Wakes up when its process ends: the kernel says so at once, whether or not it is our child."""
+        self._close_released()
+        pidfd = self._slot.pidfd
+        if pidfd is not None and self._followed != pidfd:
+            self._followed = pidfd
+            asyncio.get_running_loop().add_reader(pidfd, self._ended, pidfd)
+
+    def _ended(self, pidfd: int) -> None:
+        asyncio.get_running_loop().remove_reader(pidfd)
+        self.wake()
+
+    def _close_released(self) -> None:
+        while self._slot.released:
+            pidfd = self._slot.released.pop()
+            if self._followed == pidfd:
+                self._followed = None
+            asyncio.get_running_loop().remove_reader(pidfd)
+            os.close(pidfd)
+
+    async def _in_thread(self, work: Callable[..., T], *args: Any, **options: Any) -> T:
+        """Does what waits for kernel, disk or driver. It goes on when its caller is cancelled, so `close` waits for it."""
+        task = asyncio.create_task(asyncio.to_thread(work, *args, **options))
+        self._busy.add(task)
+        task.add_done_callback(self._busy.discard)
+        return await asyncio.shield(task)
+
+
+def _farewell(workload: Declared) -> tuple[str, float]:
+    """By which signal a replica of it is told to end, and how many seconds it has then."""
+    leaves = workload.spec.preemption
+    return leaves.signal if leaves.mode is Preemption.CHECKPOINT else "SIGTERM", leaves.grace.total_seconds()

@@ -1,0 +1,147 @@
+"""How a replica leaves the GPUs with its state, and comes back. Two ways: of real GPUs, and of simulated ones."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from homeostat.gpu.agent.family import Family, go_on, stop, uses_cuda
+from homeostat.providers.process.record import Identity
+
+ROLL_BACK_SECONDS = 60.0
+"""How long a step that failed may take to be undone."""
+DRIVER = Path(__file__).with_name("cuda.py")
+"""The program that asks the driver."""
+_SPARE_MIB = 512
+"""What must be left of the machine's memory."""
+
+
+class CannotSuspend(Exception):
+    """It did not work, and the processes are as they were before. The message is for people."""
+
+
+class Broken(Exception):
+    """The processes can neither go on nor be continued: the driver gave them up."""
+
+
+class Suspension(Protocol):
+    """Takes all processes of a replica off the GPUs, and puts them back. For threads: it may take many seconds.
+
+    Both raise `CannotSuspend` where it did not work and all is as before, and `Broken` where nothing can be saved. Both do the rest where
+    an earlier call was cut short, by a kill say.
+    """
+
+    def suspend(self, family: Family, seconds: float) -> None:
+        """They stand still, and hold nothing on a GPU any more. Within these seconds, or not at all."""
+
+    def resume(self, family: Family, seconds: float) -> None:
+        """They are back on the GPUs that they left, and go on."""
+
+
+class Standstill:
+    """For simulated GPUs: processes are stopped, and continued."""
+
+    def suspend(self, family: Family, seconds: float) -> None:
+        try:
+            stop(family, seconds)
+        except TimeoutError as error:
+            go_on(family)
+            raise CannotSuspend(str(error)) from None
+
+    def resume(self, family: Family, seconds: float) -> None:
+        go_on(family)
+
+
+class CudaCheckpoint:
+    """For NVIDIA's GPUs, driver 570 or later: the driver moves what a process has on the GPU into the machine's memory, and back.
+
+    The driver is asked by a process of its own (`cuda.py`), which can be killed when it hangs. `holders` tells the pids that hold memory
+    on a GPU and how many MiB: what should have left is looked for there. Managed memory, and memory that processes share on the GPU, is not
+    supported by every driver: then it is refused and they run on, or the driver gives them up.
+    """
+
+    def __init__(self, holders: Callable[[], Mapping[int, int]], driver: Path = DRIVER) -> None:
+        self._holders = holders
+        self._driver = driver
+
+    def suspend(self, family: Family, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        go_on(family)  # after a try that was cut short: the driver's part of a process must run to answer
+        pids = _cuda(family())
+        self._check_room(pids)
+        try:
+            self._ask("suspend", pids, seconds)
+            stop(family, max(1.0, deadline - time.monotonic()))
+            left = sorted({one.pid for one in family()} & self._holders().keys())
+            if left:
+                raise CannotSuspend(f"pid {left[0]} still holds memory on the GPU")
+        except (CannotSuspend, TimeoutError) as error:
+            self._roll_back(family)
+            raise CannotSuspend(str(error)) from None
+
+    def resume(self, family: Family, seconds: float) -> None:
+        go_on(family)
+        try:
+            self._ask("resume", _cuda(family()), seconds)
+        except CannotSuspend:
+            stop(family, ROLL_BACK_SECONDS)  # it waits where it is: most likely another holds the memory
+            raise
+
+    def _roll_back(self, family: Family) -> None:
+        go_on(family)
+        try:
+            self._ask("resume", _cuda(family()), ROLL_BACK_SECONDS)
+        except CannotSuspend as error:
+            raise Broken(f"it could neither leave the GPU nor come back: {error}") from None
+
+    def _check_room(self, pids: list[int]) -> None:
+        held = self._holders()
+        needed = sum(held.get(pid, 0) for pid in pids)
+        free = _available_mib()
+        if needed and free < needed + _SPARE_MIB:
+            raise CannotSuspend(f"it has {needed} MiB on the GPU, and the machine has room for {free} MiB")
+
+    def _ask(self, what: str, pids: list[int], seconds: float) -> None:
+        """Has the driver do it. Raises what is to be raised."""
+        if not pids:
+            return
+        command = [sys.executable, "-I", "-S", str(self._driver), what, str(int(seconds * 1000)), *map(str, pids)]
+        environ = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
+        try:
+            done = subprocess.run(command, env=environ, capture_output=True, timeout=seconds, check=False)
+        except subprocess.TimeoutExpired:
+            raise CannotSuspend(f"the driver did not answer within {seconds:g} s") from None
+        answer = _read(done.stdout)
+        if answer is None:
+            said = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+            raise CannotSuspend(f"the driver could not be asked: {said or f'exit status {done.returncode}'}")
+        if answer.get("broken"):
+            raise Broken(answer["error"])
+        if answer.get("error"):
+            raise CannotSuspend(answer["error"])
+
+
+def _cuda(processes: list[Identity]) -> list[int]:
+    return [one.pid for one in processes if uses_cuda(one)]
+
+
+def _available_mib() -> int:
+    with open("/proc/meminfo") as file:
+        for line in file:
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) // 1024
+    return 0
+
+
+def _read(output: bytes) -> dict[str, Any] | None:
+    try:
+        found = json.loads(output)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None

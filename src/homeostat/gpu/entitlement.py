@@ -1,0 +1,137 @@
+"""What each tenant may use: its quota, what its cohort lends it, and its share against the others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from homeostat.gpu.snapshot import NONE, UNLIMITED, Bools, Floats, Ints, Tenants
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The most that each tenant may use in each column, what of that nobody can borrow, and what cohorts have to lend."""
+
+    nominal: Ints
+    most: Ints
+    kept: Ints
+    """What is not lent: the tenant has it without asking the cohort."""
+    cohort: Ints
+    """Of each tenant; one without a cohort is a cohort of its own."""
+    lendable: Ints
+    """[cohorts, columns]"""
+
+    @classmethod
+    def of(cls, tenants: Tenants) -> Limits:
+        """What the tenants declare, put together."""
+        alone = tenants.cohort == NONE
+        first = int(tenants.cohort.max(initial=NONE)) + 1
+        cohort = np.where(alone, first + np.cumsum(alone) - 1, tenants.cohort)
+        borrowing = np.where(alone[:, None], 0, tenants.borrowing)
+        lending = np.where(alone[:, None], 0, np.minimum(tenants.lending, tenants.nominal))
+        lendable = np.zeros((int(cohort.max(initial=NONE)) + 1, tenants.nominal.shape[1]), dtype=np.int64)
+        np.add.at(lendable, cohort, lending)
+        most = np.minimum(tenants.nominal + borrowing, UNLIMITED)
+        return cls(tenants.nominal, most, tenants.nominal - lending, cohort, lendable)
+
+
+class Ledger:
+    """Who uses how much, by tenant and column, in thousandths of a GPU, and how much more each may."""
+
+    __slots__ = ("drawn", "leaving", "limits", "used")
+
+    def __init__(self, tenants: Tenants) -> None:
+        self.limits = Limits.of(tenants)
+        self.used: Ints = np.zeros_like(tenants.nominal)
+        self.leaving: Ints = np.zeros_like(tenants.nominal)
+        """What is still held by workloads that are on their way out."""
+        self.drawn: Ints = np.zeros_like(self.limits.lendable)
+        """What is taken of each cohort's lendable quota."""
+
+    def settled(self) -> Ledger:
+        """A copy as it will be when all that is on its way out is gone."""
+        twin = object.__new__(Ledger)
+        twin.limits, twin.leaving = self.limits, np.zeros_like(self.leaving)
+        twin.used = self.used - self.leaving
+        twin.drawn = np.zeros_like(self.drawn)
+        np.add.at(twin.drawn, self.limits.cohort, np.maximum(twin.used - self.limits.kept, 0))
+        return twin
+
+    def load(self, tenant: Ints, column: Ints, milli: Ints) -> None:
+        """Counts many at once."""
+        np.add.at(self.used, (tenant, column), milli)
+        self.drawn[:] = 0
+        np.add.at(self.drawn, self.limits.cohort, np.maximum(self.used - self.limits.kept, 0))
+
+    def take(self, tenant: int, column: int, milli: int) -> None:
+        """Counts more for a tenant; less with a negative amount."""
+        kept, before = int(self.limits.kept[tenant, column]), int(self.used[tenant, column])
+        self.used[tenant, column] = before + milli
+        drawn = max(before + milli - kept, 0) - max(before - kept, 0)
+        self.drawn[self.limits.cohort[tenant], column] += drawn
+
+    def leave(self, tenant: int, column: int, milli: int) -> None:
+        """Notes that so much is on its way out. It counts as used until it is gone."""
+        self.leaving[tenant, column] += milli
+
+    def room(self, tenant: int, column: int) -> int:
+        """How much more may be admitted."""
+        limits, used = self.limits, int(self.used[tenant, column])
+        cohort = limits.cohort[tenant]
+        lent = max(int(limits.lendable[cohort, column] - self.drawn[cohort, column]), 0)
+        own = max(int(limits.kept[tenant, column]) - used, 0)
+        return min(int(limits.most[tenant, column]) - used, own + lent)
+
+    def rooms(self) -> Ints:
+        """The same for all tenants and columns."""
+        limits = self.limits
+        lent = np.maximum(limits.lendable - self.drawn, 0)[limits.cohort]
+        own = np.maximum(limits.kept - self.used, 0)
+        return np.asarray(np.minimum(limits.most - self.used, own + lent))
+
+    def excess(self) -> Ints:
+        """How much each tenant uses beyond the most that it may, those on their way out not counted."""
+        return np.asarray(np.maximum(self.used - self.leaving - self.limits.most, 0))
+
+    def overdrawn(self) -> Ints:
+        """How much more each cohort uses, by column, than it has: after a quota of one of its tenants was lowered."""
+        staying = np.zeros_like(self.drawn)
+        np.add.at(staying, self.limits.cohort, np.maximum(self.used - self.leaving - self.limits.kept, 0))
+        return np.asarray(np.maximum(staying - self.limits.lendable, 0))
+
+    def borrowed(self, tenant: int, column: int) -> int:
+        """What stays used beyond the tenant's own quota."""
+        return max(
+            int(self.used[tenant, column] - self.leaving[tenant, column] - self.limits.nominal[tenant, column]), 0
+        )
+
+
+def dominant_shares(by_model: Floats | Ints, capacity: Ints) -> Floats:
+    """The part of the fleet that each tenant has of the model of which it has most. A model with no capacity counts for nothing."""
+    held = by_model[:, capacity > 0] / capacity[capacity > 0]
+    return np.asarray(held.max(axis=1, initial=0.0))
+
+
+def columns_of(tenants: Tenants, tenant: Ints, model: Ints) -> Ints:
+    """The column of the quota that each pair counts in; NONE for an unknown tenant or a model that it may not use."""
+    found = np.full(len(tenant), NONE)
+    known = (tenant >= 0) & (model >= 0)
+    found[known] = tenants.column[tenant[known], model[known]]
+    return found
+
+
+def entitled(demand: Floats, weight: Floats, capacity: float) -> Floats:
+    """The weighted max-min fair division of a capacity among demands: nobody gets more than it wants, and what is left goes to the others."""
+    share = np.zeros(len(demand))
+    wants: Bools = demand > 0
+    left = capacity
+    while wants.any() and left > 1e-9:
+        offer = left * weight / weight[wants].sum()
+        content = wants & (demand - share <= offer + 1e-12)
+        if not content.any():
+            return np.where(wants, share + offer, share)
+        left -= float((demand - share)[content].sum())
+        share = np.where(content, demand, share)
+        wants = wants & ~content
+    return share

@@ -1,0 +1,266 @@
+"""Why a workload waits: what binds, its position, who is ahead with how much, and when it will likely start.
+
+Constraints and estimates are made for all at once; sentences only for those that are asked about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from homeostat.gpu.decisions import Constraint
+from homeostat.gpu.kinds import WHOLE, Ahead, share_text
+from homeostat.gpu.policies.admission import shapes
+from homeostat.gpu.policies.fair_share import BORROWED, OVERDUE, OWN, grouped_sum
+from homeostat.gpu.snapshot import NONE, Floats, Health, Ints, Topology
+
+if TYPE_CHECKING:
+    from homeostat.gpu.cycle import Cycle
+
+_NAMED = 5
+"""How many of those ahead are named."""
+_KINDS = list(Constraint)
+_LEAVING = 30.0
+"""Seconds in which what is on its way out is expected to be gone."""
+_CODE = {constraint: code for code, constraint in enumerate(_KINDS)}
+
+
+class Why(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer for one workload."""
+
+    uid: str
+    name: str
+    reason: str
+    constraint: Constraint
+    position: int
+    """In the queue, from 1; 0: not in it."""
+    ahead: tuple[Ahead, ...]
+    """The nearest ones that come before it and want the same GPUs or quota."""
+    ahead_count: int
+    ahead_milli: int
+    """Thousandths of GPUs that all of those before it want."""
+    estimated_start: float | None
+
+
+class Pending:
+    """The answers for all that wait."""
+
+    def __init__(self, cycle: Cycle, order: Ints, outside: Ints) -> None:
+        self._cycle = cycle
+        self._order, self._outside = order, outside
+        self._code: Ints = np.full(len(cycle.snapshot.workloads), _CODE[Constraint.NONE])
+        self._start: Floats = np.full(len(cycle.snapshot.workloads), np.nan)
+        self._index: dict[str, int] | None = None
+        self._free: Ints = np.zeros(0, dtype=np.int64)
+        self._largest: Ints = np.zeros(0, dtype=np.int64)
+        self._position: Ints = np.full(len(cycle.snapshot.workloads), NONE)
+        self._position[order] = np.arange(len(order))
+        for at, constraint in cycle.constraint.items():
+            self._code[at] = _CODE[constraint]
+
+    @classmethod
+    def of(cls, cycle: Cycle) -> Pending:
+        """Of a cycle that has decided."""
+        order = cycle.order[cycle.waits[cycle.order]]
+        outside = np.flatnonzero(cycle.waits & cycle.blocked)
+        found = cls(cycle, order, outside)
+        if len(order):
+            found._bind()
+            found._estimate()
+        return found
+
+    @classmethod
+    def unknown(cls, cycle: Cycle) -> Pending:
+        """Of a cycle that decided nothing, for its facts cannot be trusted."""
+        found = cls(cycle, np.zeros(0, dtype=np.int64), np.flatnonzero(cycle.waits))
+        found._code[:] = _CODE[Constraint.OBSERVER]
+        return found
+
+    def __len__(self) -> int:
+        return len(self._order) + len(self._outside)
+
+    def __iter__(self) -> Iterator[Why]:
+        """All answers, in the order of the queue and then those that are not in it."""
+        return (self.at(at) for at in (*self._order.tolist(), *self._outside.tolist()))
+
+    def why(self, uid: str) -> Why | None:
+        """The answer for one; None where it does not wait."""
+        if self._index is None:
+            uids = self._cycle.snapshot.workloads.uid
+            self._index = {uids[at]: at for at in (*self._order.tolist(), *self._outside.tolist())}
+        return None if uid not in self._index else self.at(self._index[uid])
+
+    def at(self, at: int) -> Why:
+        """The answer for the workload of this index, which waits."""
+        w, cycle = self._cycle.snapshot.workloads, self._cycle
+        constraint, position = _KINDS[self._code[at]], int(self._position[at])
+        before = self._order[:position] if position != NONE else self._order[:0]
+        rivals = (
+            before[w.tenant[before] == w.tenant[at]]
+            if constraint is Constraint.QUOTA
+            else before[cycle.lead[before] == cycle.lead[at]]
+        )
+        start = float(self._start[at])
+        return Why(
+            uid=w.uid[at],
+            name=w.name[at],
+            reason=self._sentence(at, constraint),
+            constraint=constraint,
+            position=position + 1,
+            ahead=tuple(self._ahead(other, at) for other in rivals[::-1][:_NAMED].tolist()),
+            ahead_count=len(rivals),
+            ahead_milli=int(cycle.total[rivals].sum()),
+            estimated_start=None if np.isnan(start) or np.isinf(start) else start,
+        )
+
+    def _bind(self) -> None:
+        """Finds what binds each: the quota, or else what its shape lacks."""
+        cycle, order = self._cycle, self._order
+        w, tenants = cycle.snapshot.workloads, cycle.snapshot.tenants
+        lead = cycle.lead[order]
+        room = cycle.ledger.rooms()[w.tenant[order], tenants.column[w.tenant[order], lead]]
+        shape = shapes(cycle, order)[order]
+        kinds, first, inverse = np.unique(shape, return_index=True, return_inverse=True)
+        self._measure()
+        codes = np.array(
+            [_CODE[self._lacks(int(order[i]), kind)] for kind, i in zip(kinds.tolist(), first.tolist(), strict=True)]
+        )
+        code = np.where(room < cycle.total[order], _CODE[Constraint.QUOTA], codes[inverse])
+        self._code[order] = code
+        for at in (*cycle.holding, *cycle.reserved):
+            if self._code[at] == _CODE[Constraint.NONE]:
+                self._code[at] = _CODE[Constraint.CAPACITY]
+
+    def _measure(self) -> None:
+        """By model: what is free, and how many GPUs the largest node has."""
+        cycle, nodes, models = self._cycle, self._cycle.snapshot.nodes, len(self._cycle.snapshot.models)
+        usable = np.where(cycle.fleet.healthy & cycle.open[:, None], np.maximum(cycle.fleet.free, 0), 0).sum(axis=1)
+        self._free = np.bincount(nodes.model, weights=usable, minlength=models).astype(np.int64)
+        self._largest = np.zeros(models, dtype=np.int64)
+        np.maximum.at(self._largest, nodes.model, (nodes.health < Health.FAILED).sum(axis=1))
+
+    def _lacks(self, at: int, shape: int) -> Constraint:
+        """What is missing for a workload that the quota would let in."""
+        cycle = self._cycle
+        need, models = cycle.need_of(at), cycle.models_of(at)
+        if need.nodes:
+            return Constraint.HOME
+        if any((shape, model) not in cycle.misfits and cycle.fleet.fits(need, model) for model in models):
+            return Constraint.RESERVATION
+        if not any(self._largest[model] * WHOLE >= need.milli for model in models):
+            return Constraint.TYPE
+        if sum(int(self._free[model]) for model in models) < need.total:
+            return Constraint.CAPACITY
+        if need.topology != Topology.ANYWHERE:
+            return Constraint.TOPOLOGY
+        return Constraint.FRAGMENTATION
+
+    def _estimate(self) -> None:
+        """When all ahead and it will have had their turn: as GPUs of its model, or those of its tenant, are expected to come free."""
+        cycle, order = self._cycle, self._order
+        w = cycle.snapshot.workloads
+        running = np.flatnonzero(cycle.held)
+        ends = np.where(cycle.leaving[running], _LEAVING, cycle.latest[running])
+        quota = self._code[order] == _CODE[Constraint.QUOTA]
+        for waiting, kind, free in (
+            (order[~quota], cycle.lead, self._free),
+            (order[quota], w.tenant, np.zeros(len(cycle.snapshot.tenants), dtype=np.int64)),
+        ):
+            holder = cycle.model if kind is cycle.lead else kind
+            known = holder[running] >= 0
+            self._start[waiting] = cycle.now + seconds_until_turn(
+                holder[running][known],
+                ends[known],
+                cycle.total[running][known],
+                kind[waiting],
+                cycle.total[waiting],
+                free,
+            )
+        for at, when in cycle.holding.items():
+            self._start[at] = np.fmin(when, self._start[at])
+
+    def _ahead(self, other: int, at: int) -> Ahead:
+        w, cycle = self._cycle.snapshot.workloads, self._cycle
+        name = cycle.snapshot.tenants.name[w.tenant[other]]
+        if w.tenant[other] == w.tenant[at]:
+            why = (
+                "higher priority"
+                if w.priority[other] > w.priority[at]
+                else "submitted earlier"
+                if other < at
+                else "shorter or waiting longer"
+            )
+        else:
+            why = {OVERDUE: "waited too long", OWN: "within its quota"}.get(
+                int(cycle.band[other]), f"{name} has less for its weight"
+            )
+            if cycle.band[other] == cycle.band[at] == OWN or cycle.band[other] == cycle.band[at] == BORROWED:
+                why = f"{name} has less for its weight"
+        return Ahead(name=w.name[other], tenant=name, gpus=share_text(int(cycle.total[other])), why=why)
+
+    def _sentence(self, at: int, constraint: Constraint) -> str:
+        cycle = self._cycle
+        w, tenants, models = cycle.snapshot.workloads, cycle.snapshot.tenants, cycle.snapshot.models
+        wants = share_text(int(cycle.total[at]))
+        tenant = tenants.name[w.tenant[at]] if w.tenant[at] >= 0 else ""
+        if constraint is Constraint.QUOTA and cycle.lead[at] != NONE:
+            column = int(tenants.column[w.tenant[at], cycle.lead[at]])
+            used, most = (
+                int(cycle.ledger.used[w.tenant[at], column]),
+                int(cycle.ledger.limits.nominal[w.tenant[at], column]),
+            )
+            return f"it wants {wants} of {models[cycle.lead[at]]}, and {tenant} uses {share_text(used)} of its {share_text(most)}"
+        if at in cycle.reserved:
+            return "GPUs are being cleared for it, and it starts when they are free"
+        each = share_text(int(w.milli[at]))
+        sentence = _SENTENCES[constraint].format(wants=wants, tenant=tenant, replicas=w.replicas[at], each=each)
+        return f"{sentence}; {cycle.not_scaled[at]}" if at in cycle.not_scaled else sentence
+
+
+_SENTENCES = {
+    Constraint.NONE: "it can start at the next cycle",
+    Constraint.TENANT: "it names a tenant that does not exist, or that its namespace may not use",
+    Constraint.REQUEST: "it asks for {each} GPUs a replica: whole ones, or a fraction of one, can be given",
+    Constraint.STOPPED: "a person asked for it to be suspended",
+    Constraint.BUDGET: "{tenant} has used up its budget of GPU hours",
+    Constraint.QUOTA: "{tenant} has no quota for the types that it asks for",
+    Constraint.TYPE: "no node of the fleet has what it asks for",
+    Constraint.TOPOLOGY: "there are {wants} GPUs free, but not near enough to each other",
+    Constraint.FRAGMENTATION: "there are {wants} GPUs free, but not {replicas} times {each} together",
+    Constraint.CAPACITY: "fewer than the {wants} GPUs that it wants are free",
+    Constraint.RESERVATION: "the GPUs that are free are held for others that come before it",
+    Constraint.HOME: "its state lies on a node whose GPUs are taken",
+    Constraint.OBSERVER: "too many nodes are silent at once: nothing is decided until they are heard again",
+}
+
+
+def seconds_until_turn(held_by: Ints, ends: Floats, size: Ints, wanted_by: Ints, wants: Ints, free: Ints) -> Floats:
+    """How long each of a queue waits until enough has come free in its group, those ahead of it served first.
+
+    `free` is what each group has now; what runs in a group ends after `ends` seconds. Where more is wanted than all of it, whole rounds are
+    reckoned, each as long as what runs goes on in the mean. Infinite where a group has nothing.
+    """
+    groups = len(free)
+    by_end = np.lexsort((ends, held_by))
+    held_by, ends, size = held_by[by_end], ends[by_end], size[by_end]
+    all_held = np.bincount(held_by, weights=size, minlength=groups)
+    mean = np.bincount(held_by, weights=ends, minlength=groups) / np.maximum(np.bincount(held_by, minlength=groups), 1)
+    by_group = np.argsort(wanted_by, kind="stable")
+    group = wanted_by[by_group]
+    need = grouped_sum(wants[by_group], group) - free[group]
+    apart = float(all_held.sum() + max(need.max(initial=0.0), 0.0)) + 1.0  # so that groups do not run into each other
+    freed = grouped_sum(size, held_by) + held_by * apart
+    found = np.searchsorted(freed, need + group * apart)
+    within = need <= all_held[group]
+    wait = np.where(
+        within,
+        ends[np.minimum(found, len(ends) - 1)] if len(ends) else 0.0,
+        mean[group] * need / np.maximum(all_held[group], 1.0),
+    )
+    wait = np.where(need <= 0, 0.0, np.where(all_held[group] + free[group] > 0, wait, np.inf))
+    out = np.empty(len(wait))
+    out[by_group] = wait
+    return out

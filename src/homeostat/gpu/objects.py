@@ -1,0 +1,414 @@
+"""Reads declared objects into snapshots. A `Reader` that is kept reads each object once, when it is put in or changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from homeostat.gpu.kinds import WHOLE, milli
+from homeostat.gpu.snapshot import (
+    ANY_MODEL,
+    NEVER,
+    NONE,
+    NOT_ALLOWED,
+    UNLIMITED,
+    WORKLOAD,
+    Exceeded,
+    Floats,
+    Health,
+    Idle,
+    Ints,
+    Mode,
+    Nodes,
+    Phase,
+    Places,
+    Pools,
+    Snapshot,
+    Spot,
+    Tenants,
+    Topology,
+    Workloads,
+    canonical,
+)
+from homeostat.model.kinds import parse_duration
+
+Object = dict[str, Any]
+
+_PHASES = {
+    "": Phase.PENDING,
+    "Pending": Phase.PENDING,
+    "Starting": Phase.STARTING,
+    "Running": Phase.RUNNING,
+    "Suspending": Phase.SUSPENDING,
+    "Suspended": Phase.SUSPENDED,
+}
+_ENDED = ("Succeeded", "Failed")
+_TOPOLOGIES = {
+    "": Topology.ANYWHERE,
+    "Node": Topology.NODE,
+    "NvlinkDomain": Topology.NVLINK_DOMAIN,
+    "Rack": Topology.RACK,
+}
+_SPOTS = {"Allow": Spot.ALLOW, "Require": Spot.REQUIRE, "Avoid": Spot.AVOID}
+_MODES = {"Suspend": Mode.SUSPEND, "Checkpoint": Mode.CHECKPOINT, "Restart": Mode.RESTART, "Never": Mode.NEVER}
+_IDLES = {"Reclaim": Idle.RECLAIM, "Warn": Idle.WARN, "Ignore": Idle.IGNORE}
+_EXCEEDED = {"Warn": Exceeded.WARN, "Hold": Exceeded.HOLD, "Suspend": Exceeded.SUSPEND}
+_HEALTH = {"Healthy": Health.HEALTHY, "Suspect": Health.SUSPECT, "Failed": Health.FAILED}
+_SUBMITTED = (WORKLOAD.names or ()).index("submitted")
+_DEFAULT_GRACE, _DEFAULT_ARRIVAL, _DEFAULT_PERIOD = "30s", "10m0s", "720h0m0s"
+
+
+@lru_cache(maxsize=4096)
+def _seconds(text: str | None, without: float = 0.0) -> float:
+    return without if text is None else parse_duration(text).total_seconds()
+
+
+def _time(text: str | None, without: float = np.nan) -> float:
+    """Seconds since the epoch. A time without a zone is in UTC."""
+    if text is None:
+        return without
+    found = datetime.fromisoformat(text)
+    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+
+
+class Reader:
+    """All objects, as they were put in. Kinds: Tenant, GpuNode, NodePool, Workload, and Lease for the nodes' heartbeats."""
+
+    def __init__(self) -> None:
+        self._tenants: dict[str, Object] = {}
+        self._nodes: dict[str, Object] = {}
+        self._pools: dict[str, Object] = {}
+        self._leases: dict[str, float] = {}
+        self._rows: NDArray[np.void] = np.zeros(64, dtype=WORKLOAD)
+        self._slots: dict[str, int] = {}
+        self._vacant: list[int] = []
+        self._texts: list[tuple[str, str, str, tuple[str, ...]]] = []
+        """By slot: uid, namespace/name, tenant, models."""
+        self._assigned: dict[int, list[Object]] = {}
+        self._unresolved: set[int] = set()
+        """Slots whose tenant and models are still names."""
+        self._order: tuple[Ints, list[str], list[str]] | None = None
+        self._quiet: tuple[list[str], Tenants, Pools] | None = None
+        """What comes of tenants and pools, as long as none of them changes and no new model is named."""
+        self._machines: Nodes | None = None
+
+    def put(self, obj: Object) -> None:
+        """Adds an object, or takes note of its change. Of other kinds nothing is kept."""
+        kind, name = obj.get("kind"), obj["metadata"]["name"]
+        if kind == "Workload":
+            self._put_workload(obj)
+        elif kind == "Lease":
+            self._leases[name] = _time(obj.get("spec", {}).get("renewTime"))
+        elif (shelf := self._shelf(kind)) is not None:
+            shelf[name] = obj
+            self._stir(kind, obj)
+
+    def remove(self, obj: Object) -> None:
+        """Forgets an object."""
+        kind, name = obj.get("kind"), obj["metadata"]["name"]
+        if kind == "Workload":
+            self._drop(obj["metadata"]["uid"])
+        elif kind == "Lease":
+            self._leases.pop(name, None)
+        elif (shelf := self._shelf(kind)) is not None:
+            shelf.pop(name, None)
+            self._quiet = self._machines = None
+
+    def snapshot(self, now: float) -> Snapshot:
+        """All of it at this moment."""
+        if self._quiet is None:
+            self._quiet = self._read_quiet()
+            self._unresolved = set(self._slots.values())
+            self._machines = None
+        models, tenants, pools = self._quiet
+        if self._machines is None:
+            index = {name: at for at, name in enumerate(models)}
+            self._machines = _read_nodes(
+                [self._nodes[name] for name in sorted(self._nodes)],
+                index,
+                {name: at for at, name in enumerate(pools.name)},
+            )
+        nodes = self._machines
+        if self._leases:
+            heard = [
+                self._leases.get(name, reported)
+                for name, reported in zip(nodes.name, nodes.reported.tolist(), strict=True)
+            ]
+            nodes = _with(nodes, heard=np.array(heard, dtype=np.float64))
+        self._resolve(models, tenants)
+        if self._order is None:
+            self._order = self._in_order()
+        slots, uids, names = self._order
+        rows = self._rows[slots]
+        runs = (rows["phase"] >= Phase.STARTING) & (rows["phase"] <= Phase.SUSPENDING)
+        rows["started"] = np.where(runs & np.isnan(rows["started"]), now, rows["started"])
+        with np.errstate(invalid="ignore"):
+            rows["ran"] = np.where(runs, np.maximum(rows["ran"], now - rows["started"]), rows["ran"])
+        return Snapshot(now, models, Workloads.of(rows, uids, names), self._places(slots, nodes), nodes, tenants, pools)
+
+    def _in_order(self) -> tuple[Ints, list[str], list[str]]:
+        """The slots of all workloads by submission and uid, and the uids and names in that order."""
+        slots = np.fromiter(self._slots.values(), dtype=np.int64, count=len(self._slots))
+        slots = slots[canonical(self._rows["submitted"][slots], list(self._slots))]
+        texts = [self._texts[slot] for slot in slots.tolist()]
+        return slots, [text[0] for text in texts], [text[1] for text in texts]
+
+    def _stir(self, kind: str | None, obj: Object) -> None:
+        """Forgets what no longer holds. Nodes report all the time: of them only themselves are read again."""
+        self._machines = None
+        if kind != "GpuNode" or self._quiet is None or obj["spec"]["model"] not in self._quiet[0]:
+            self._quiet = None
+
+    def _shelf(self, kind: str | None) -> dict[str, Object] | None:
+        return {"Tenant": self._tenants, "GpuNode": self._nodes, "NodePool": self._pools}.get(kind or "")
+
+    # workloads
+
+    def _put_workload(self, obj: Object) -> None:
+        meta, spec, status = obj["metadata"], obj["spec"], obj.get("status") or {}
+        uid = meta["uid"]
+        if status.get("phase") in _ENDED or (meta.get("deletionTimestamp") and not status.get("assignment")):
+            self._drop(uid)
+            return
+        slot = self._slots.get(uid)
+        if slot is None:
+            slot = self._slots[uid] = self._vacant.pop() if self._vacant else len(self._texts)
+            if slot == len(self._texts):
+                self._texts.append(("", "", "", ()))
+            if slot >= len(self._rows):
+                self._rows = np.concatenate((self._rows, np.zeros_like(self._rows)))
+            self._order = None
+        models = tuple(spec.get("resources", {}).get("models") or ())
+        self._unresolved.add(slot)
+        self._texts[slot] = (uid, f"{meta.get('namespace', '')}/{meta['name']}".lstrip("/"), spec["tenant"], models)
+        if status.get("assignment"):
+            self._assigned[slot] = status["assignment"]
+        else:
+            self._assigned.pop(slot, None)
+        row = _row(meta, spec, status)
+        if row[_SUBMITTED] != self._rows["submitted"][slot]:
+            self._order = None
+        self._rows[slot] = row
+        if self._quiet is not None and not set(models) <= set(self._quiet[0]):
+            self._quiet = None
+
+    def _drop(self, uid: str) -> None:
+        slot = self._slots.pop(uid, None)
+        if slot is not None:
+            self._assigned.pop(slot, None)
+            self._unresolved.discard(slot)
+            self._vacant.append(slot)
+            self._order = None
+
+    def _resolve(self, models: list[str], tenants: Tenants) -> None:
+        """Turns names of tenants and models into indexes and bits, in those that changed."""
+        bits = {name: 1 << at for at, name in enumerate(models)}
+        masks: dict[tuple[str, ...], int] = {(): ANY_MODEL}
+        index = {name: at for at, name in enumerate(tenants.name)}
+        found: dict[tuple[str, str], int] = {}
+        mask_of, tenant_of = [], []
+        slots = list(self._unresolved)
+        for slot in slots:
+            _, name, tenant, wanted = self._texts[slot]
+            if wanted not in masks:
+                masks[wanted] = sum(bits[model] for model in set(wanted))
+            mask_of.append(masks[wanted])
+            key = (tenant, name.partition("/")[0])
+            if key not in found:
+                found[key] = NONE if tenant not in index else index[tenant] if self._may_use(*key) else NOT_ALLOWED
+            tenant_of.append(found[key])
+        self._rows["models"][slots], self._rows["tenant"][slots] = mask_of, tenant_of
+        self._unresolved.clear()
+
+    def _may_use(self, tenant: str, namespace: str) -> bool:
+        return namespace in (self._tenants[tenant]["spec"].get("namespaces") or (tenant,))
+
+    def _places(self, slots: Ints, nodes: Nodes) -> Places:
+        index, width = {name: at for at, name in enumerate(nodes.name)}, nodes.health.shape[1]
+        position = np.zeros(len(self._rows), dtype=np.int64)
+        position[slots] = np.arange(len(slots))
+        rows = []
+        for slot in sorted(self._assigned, key=position.__getitem__):
+            at = int(position[slot])
+            for place in self._assigned[slot]:
+                node = index.get(place["node"], NONE)
+                if node != NONE:
+                    rows += [
+                        (at, place["replica"], node, gpu, place.get("milli", WHOLE))
+                        for gpu in place.get("gpus", ())
+                        if gpu < width
+                    ]
+        return Places.of(rows)
+
+    # tenants, nodes, pools
+
+    def _read_quiet(self) -> tuple[list[str], Tenants, Pools]:
+        pools = [self._pools[name] for name in sorted(self._pools)]
+        tenants = [self._tenants[name] for name in sorted(self._tenants)]
+        models = {obj["spec"]["model"] for obj in (*self._nodes.values(), *pools)}
+        models |= {quota["model"] for obj in tenants for quota in obj["spec"].get("quotas") or ()} - {"*"}
+        models |= {model for slot in self._slots.values() for model in self._texts[slot][3]}
+        names = sorted(models)
+        if len(names) > 63:
+            raise ValueError(f"{len(names)} models of GPUs are named, and 63 can be told apart")
+        index = {name: at for at, name in enumerate(names)}
+        return names, _read_tenants(tenants, index), _read_pools(pools, index)
+
+
+def _row(meta: Object, spec: Object, status: Object) -> tuple[Any, ...]:
+    """The fields of `WORKLOAD`; tenant and models are filled in when they are known."""
+    needs, preempted = spec.get("resources") or {}, spec.get("preemption") or {}
+    replicas, each = spec.get("replicas", 1), milli(needs.get("gpus", 1))
+    submitted = _time(status.get("submittedAt"), _time(meta.get("creationTimestamp"), 0.0))
+    ran = status.get("gpuHours", 0.0) * 3600 * WHOLE / max(replicas * each, 1)
+    phase = _PHASES[status.get("phase", "")]
+    if phase is Phase.PENDING and status.get("assignment"):
+        phase = Phase.STARTING
+    if meta.get("deletionTimestamp"):
+        phase = Phase.SUSPENDING  # it holds its GPUs until it is gone
+    return (
+        NONE,
+        replicas,
+        each,
+        0,
+        needs.get("gpuMemoryMib", 0),
+        needs.get("cpuMilli", 0),
+        needs.get("memoryMib", 0),
+        spec.get("priority", 0),
+        _TOPOLOGIES[spec.get("topology", "")],
+        _SPOTS[spec.get("spot", "Allow")],
+        _MODES[preempted.get("mode", "Suspend")],
+        _IDLES[(spec.get("idle") or {}).get("mode", "Reclaim")],
+        phase,
+        spec.get("suspended", False),
+        _seconds(spec.get("minimumRuntime")),
+        _seconds(spec.get("maximumRuntime"), NEVER),
+        _seconds(preempted.get("grace", _DEFAULT_GRACE)),
+        _time(spec.get("deadline"), NEVER),
+        submitted,
+        _time(status.get("waitingSince"), submitted + ran),
+        _time(status.get("startedAt")),
+        ran,
+    )
+
+
+def _read_nodes(nodes: Sequence[Object], models: dict[str, int], pools: dict[str, int]) -> Nodes:
+    specs, states = [obj["spec"] for obj in nodes], [obj.get("status") or {} for obj in nodes]
+    width = max((gpu["index"] + 1 for spec in specs for gpu in spec.get("gpus") or ()), default=1)
+    health = np.full((len(nodes), width), int(Health.ABSENT))
+    readings = {field: np.full((len(nodes), width), np.nan) for field in ("utilisation", "memoryTraffic", "cpu")}
+    for at, (spec, state) in enumerate(zip(specs, states, strict=True)):
+        health[at, [gpu["index"] for gpu in spec.get("gpus") or ()]] = Health.HEALTHY
+        for reading in state.get("gpus") or ():
+            if reading["index"] < width and health[at, reading["index"]] != Health.ABSENT:
+                health[at, reading["index"]] = _HEALTH[reading.get("health", "Healthy")]
+                for field, values in readings.items():
+                    value = reading.get(field, None if field == "cpu" else 0.0)
+                    values[at, reading["index"]] = np.nan if value is None else value
+    reported = np.array([_time(state.get("reportedAt")) for state in states], dtype=np.float64)
+    return Nodes(
+        name=[obj["metadata"]["name"] for obj in nodes],
+        model=_ints(models[spec["model"]] for spec in specs),
+        domain=_groups(spec.get("nvlinkDomain") for spec in specs),
+        rack=_groups(spec.get("rack") for spec in specs),
+        pool=_ints(pools.get(spec.get("pool", ""), NONE) for spec in specs),
+        cpu=_ints(spec.get("cpuMilli") or UNLIMITED for spec in specs),
+        memory=_ints(spec.get("memoryMib") or UNLIMITED for spec in specs),
+        cost=_floats(spec.get("costPerHour", 0.0) for spec in specs),
+        spot=_bools(spec.get("spot", False) for spec in specs),
+        cordoned=_bools(spec.get("cordoned", False) for spec in specs),
+        drain=_bools(spec.get("drain", False) for spec in specs),
+        heard=reported,
+        reported=reported,
+        flaps=_ints(state.get("flaps", 0) for state in states),
+        gpu_memory=_ints(
+            min((gpu.get("memoryMib") or UNLIMITED for gpu in spec.get("gpus") or ()), default=0) for spec in specs
+        ),
+        health=health,
+        use=readings["utilisation"],
+        traffic=readings["memoryTraffic"],
+        busy_cores=readings["cpu"],
+    )
+
+
+def _read_tenants(tenants: Sequence[Object], models: dict[str, int]) -> Tenants:
+    specs = [obj["spec"] for obj in tenants]
+    star, shape = len(models), (len(tenants), len(models) + 1)
+    nominal, borrowing, lending = (
+        np.zeros(shape, dtype=np.int64),
+        np.zeros(shape, dtype=np.int64),
+        np.zeros(shape, dtype=np.int64),
+    )
+    column = np.full((len(tenants), len(models)), NONE)
+    for at, spec in enumerate(specs):
+        quotas = {quota["model"]: quota for quota in spec.get("quotas") or ()}
+        if "*" in quotas:
+            column[at] = star
+        for model, quota in quotas.items():
+            to = star if model == "*" else models[model]
+            nominal[at, to] = milli(quota["nominal"])
+            borrowing[at, to] = UNLIMITED if quota.get("borrowingLimit") is None else milli(quota["borrowingLimit"])
+            lending[at, to] = UNLIMITED if quota.get("lendingLimit") is None else milli(quota["lendingLimit"])
+            if to != star:
+                column[at, to] = to
+    budgets, slas = [spec.get("budget") or {} for spec in specs], [spec.get("sla") or {} for spec in specs]
+    return Tenants(
+        name=[obj["metadata"]["name"] for obj in tenants],
+        cohort=_groups(spec.get("cohort") for spec in specs),
+        weight=_floats(spec.get("weight", 1.0) for spec in specs),
+        column=column,
+        nominal=nominal,
+        borrowing=borrowing,
+        lending=lending,
+        budget=_floats(budget.get("gpuHours", NEVER) for budget in budgets),
+        period=_floats(_seconds(budget.get("period", _DEFAULT_PERIOD)) for budget in budgets),
+        exceeded=_ints(_EXCEEDED[budget.get("onExceeded", "Hold")] for budget in budgets),
+        max_wait=_floats(_seconds(sla.get("maxWait"), NEVER) for sla in slas),
+        share_of_time=_floats(sla.get("shareOfTime") or 0.0 for sla in slas),
+    )
+
+
+def _read_pools(pools: Sequence[Object], models: dict[str, int]) -> Pools:
+    specs = [obj["spec"] for obj in pools]
+    return Pools(
+        name=[obj["metadata"]["name"] for obj in pools],
+        model=_ints(models[spec["model"]] for spec in specs),
+        gpus=_ints(spec.get("gpusPerNode", 8) for spec in specs),
+        gpu_memory=_ints(spec.get("gpuMemoryMib") or UNLIMITED for spec in specs),
+        cpu=_ints(spec.get("cpuMilli") or UNLIMITED for spec in specs),
+        memory=_ints(spec.get("memoryMib") or UNLIMITED for spec in specs),
+        minimum=_ints(spec.get("minimum", 0) for spec in specs),
+        maximum=_ints(spec.get("maximum", 0) for spec in specs),
+        cost=_floats(spec.get("costPerHour", 0.0) for spec in specs),
+        spot=_bools(spec.get("spot", False) for spec in specs),
+        coming=_ints((obj.get("status") or {}).get("coming", 0) for obj in pools),
+        arrives_within=_floats(_seconds(spec.get("arrivesWithin", _DEFAULT_ARRIVAL)) for spec in specs),
+    )
+
+
+def _groups(names: Iterable[str | None]) -> Ints:
+    """Names as numbers, the empty one as none."""
+    listed = list(names)
+    index = {name: at for at, name in enumerate(sorted({name for name in listed if name}))}
+    return _ints(index.get(name or "", NONE) for name in listed)
+
+
+def _ints(values: Iterable[int]) -> Ints:
+    return np.array(list(values), dtype=np.int64)
+
+
+def _floats(values: Iterable[float]) -> Floats:
+    return np.array(list(values), dtype=np.float64)
+
+
+def _bools(values: Iterable[bool]) -> NDArray[np.bool_]:
+    return np.array(list(values), dtype=np.bool_)
+
+
+def _with(nodes: Nodes, **changed: Any) -> Nodes:
+    return Nodes(**{name: changed.get(name, getattr(nodes, name)) for name in Nodes.__slots__})

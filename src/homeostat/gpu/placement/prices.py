@@ -1,0 +1,161 @@
+"""What it costs to put a pod on a node: how much more of the fleet is then expected to be lost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from homeostat.gpu.kinds import WHOLE
+from homeostat.gpu.placement.cutting import worth
+from homeostat.gpu.placement.demand import Demand
+from homeostat.gpu.placement.room import Pod, Room
+from homeostat.gpu.placement.stranding import stranded
+from homeostat.gpu.snapshot import ANY_MODEL, Floats, Ints
+
+STEPS = 256
+"""The CPU of the largest node in steps, and its memory."""
+STEP = 50
+"""Thousandths of GPUs to a step, where they are counted together for a node."""
+
+# What each kind of loss counts for beside a GPU that is stranded for want of CPU or memory. How little the figures depend on them is in
+# docs/gpu-placement.md.
+DEVICES = 8.0
+"""A rest on a shared device: large, for it is certain, while CPU may yet be balanced."""
+GROUPS = 0.005
+"""Whole devices together, for those who ask for many: it breaks ties in favour of nodes that are in use."""
+MODELS = 0.08
+"""A device of a model that others insist on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asks:
+    """What pods ask for, as arrays of any one shape."""
+
+    cpu: Ints
+    memory: Ints
+    gpus: Ints
+    milli: Ints
+    models: Ints
+
+    @classmethod
+    def of(cls, pods: list[Pod]) -> Asks:
+        columns = np.array(pods, dtype=np.int64).reshape(-1, len(Pod._fields)).T
+        return cls(*columns)
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """Losses in thousandths of GPUs, by what is free. Learned once, used for many decisions."""
+
+    cpu_step: int
+    memory_step: int
+    columns: int
+    by_cpu: Floats
+    """Stranded on a node, by steps of CPU and of GPU that are free. The first row is for a pod that does not fit, and infinite."""
+    by_memory: Floats
+    by_rest: Floats
+    """Lost on a device, by what is free of it, from -WHOLE to WHOLE: below zero a pod does not fit, and it is infinite."""
+    by_whole: Floats
+    """Gained with the number of whole devices that are free on a node."""
+    by_model: Floats
+    """For each thousandth of a device."""
+
+    @classmethod
+    def learn(cls, demand: Demand, room: Room) -> Prices:
+        """From what has arrived, for these nodes; of the nodes only the sizes count, not what is free."""
+        pods = list(demand.counts)
+        asks, count = Asks.of(pods), np.array(list(demand.counts.values()), dtype=float)
+        cpu_step, memory_step = (max(-(-most // STEPS), 1) for most in (room.most_cpu, room.most_memory))
+        columns = room.gpus.shape[1] * WHOLE // STEP + 1
+        with_gpus = asks.gpus > 0
+        total = asks.gpus * asks.milli
+        steps = np.maximum(np.rint(total[with_gpus] / STEP), 1).astype(np.int64)
+        return cls(
+            cpu_step,
+            memory_step,
+            columns,
+            _by_steps(-(-asks.cpu[with_gpus] // cpu_step), steps, count[with_gpus], columns),
+            _by_steps(-(-asks.memory[with_gpus] // memory_step), steps, count[with_gpus], columns),
+            _by_rest(asks, count),
+            _by_whole(asks, count * total, room.gpus.shape[1]),
+            _by_model(asks, count * total, room),
+        )
+
+    def on_devices(self, free: Ints, gpus: Ints | int, milli: Ints | int) -> Floats:
+        """The loss on devices: `free` has them along its last axis, the others go with the axes before. Infinite where they do not fit."""
+        whole = (free == WHOLE).sum(axis=-1)
+        many = self.by_whole[whole] - self.by_whole[np.maximum(whole - gpus, 0)]
+        one = self.of_each(free, np.asarray(milli)[..., None]).min(axis=-1)
+        result: Floats = np.where(np.equal(gpus, 1), one, np.where(whole >= gpus, many, np.inf))
+        return result
+
+    def of_each(self, free: Ints, milli: Ints | int) -> Floats:
+        """The loss on each device of its taking a pod with one GPU or part of one."""
+        opened = free == WHOLE
+        whole = opened.sum(axis=-1)
+        first = self.by_whole[whole] - self.by_whole[np.maximum(whole - 1, 0)]
+        free = np.maximum(free, 0)
+        result: Floats = self.by_rest[free - milli] - (self.by_rest[free] - opened * first[..., None])
+        return result
+
+    def on_node(self, cpu: Ints, memory: Ints, total: Ints) -> Floats:
+        """Stranded with this much free of a node. Negative CPU or memory: infinite."""
+        column = total // STEP
+        by_cpu = self.by_cpu.take(_rows(cpu, self.cpu_step) * self.columns + column)
+        by_memory = self.by_memory.take(_rows(memory, self.memory_step) * self.columns + column)
+        result: Floats = np.maximum(by_cpu, by_memory) + total % STEP
+        return result
+
+
+def _rows(free: Ints, step: int) -> Ints:
+    """The rows of the tables, of which the first is for what does not fit."""
+    result: Ints = np.minimum(np.maximum(free // step, -1), STEPS) + 1
+    return result
+
+
+def _by_steps(need: Ints, gpus: Ints, count: Floats, columns: int) -> Floats:
+    asked, which = np.unique(np.stack([need, gpus]), axis=1, return_inverse=True)
+    weight = np.bincount(which.ravel(), count).astype(float)
+    table = stranded(asked[0], asked[1], weight, STEPS + 1, columns, WHOLE // STEP) * STEP
+    return np.ascontiguousarray(np.vstack([np.full(columns, np.inf), table]))  # or `take` would copy it each time
+
+
+def _by_rest(asks: Asks, count: Floats) -> Floats:
+    table = np.full(2 * WHOLE + 1, np.inf)  # the figures for what does not fit lie at the end, where negative indexes find them
+    loss = table[: WHOLE + 1]
+    loss[:] = 0.0
+    part = (asks.gpus == 1) & (asks.milli < WHOLE)
+    if part.any():
+        sizes, which = np.unique(asks.milli[part], return_inverse=True)
+        weight = np.bincount(which.ravel(), count[part]).astype(float)
+        by_plan = np.arange(WHOLE + 1) - WHOLE * worth(sizes, weight)
+        by_chance = stranded(np.zeros_like(sizes), sizes, weight, 1, WHOLE + 1, WHOLE)[0]
+        by_chance[WHOLE] = 0.0  # a device that is still whole takes a whole pod
+        loss[:] = DEVICES * (by_plan + by_chance)
+    return table
+
+
+def _by_whole(asks: Asks, total: Floats, devices: int) -> Floats:
+    numbers = np.arange(devices + 1)
+    gain = np.zeros(devices + 1)
+    for many in range(2, devices + 1):
+        share = total[asks.gpus == many].sum() / max(total.sum(), 1)
+        gain += GROUPS * WHOLE * share * many * (numbers // many)
+    return gain
+
+
+def _by_model(asks: Asks, total: Floats, room: Room) -> Floats:
+    """Of each model: how much of the demand insists on it, beside how much of the fleet it is."""
+    models = int(room.model.max(initial=0)) + 1
+    devices = np.bincount(room.model, weights=(room.gpus >= 0).sum(axis=1), minlength=models)
+    pressure = np.zeros(models)
+    for insisted in np.unique(asks.models).tolist():
+        if insisted == ANY_MODEL:
+            continue
+        members = (insisted >> np.arange(models)) & 1 == 1
+        capacity = devices[members].sum()
+        if capacity:
+            share = total[asks.models == insisted].sum() / max(total.sum(), 1)
+            pressure[members] += share * devices.sum() / capacity
+    return MODELS * pressure

@@ -1,0 +1,257 @@
+"""Admission: whoever waits is placed in order, all replicas or none, on the cheapest GPUs that are free and within the quota.
+
+The first that do not fit have nodes held back for them: the ones that will be free soonest. Others may use those only if they are
+expected to be done by then. For what has waited too long, nodes are emptied: nobody else gets on them.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+
+import numpy as np
+
+from homeostat.gpu.cycle import Cycle, gpus, span
+from homeostat.gpu.decisions import Constraint
+from homeostat.gpu.fleet import Need
+from homeostat.gpu.kinds import WHOLE
+from homeostat.gpu.policies.fair_share import OVERDUE, OWN
+from homeostat.gpu.snapshot import NEVER, NONE, Bools, Floats, Health, Ints, Mode, Phase
+
+_ENOUGH_MISSES = 32
+"""After so many in a row that did not fit, the rest is looked through at once."""
+HELD = 8
+"""For so many of the first that do not fit, nodes are held back."""
+
+
+class Outcome(Enum):
+    ADMITTED = auto()
+    NO_QUOTA = auto()
+    NO_ROOM = auto()
+
+
+class Admission:
+    """One walk along the queue."""
+
+    def __init__(self, cycle: Cycle) -> None:
+        self.cycle = cycle
+        self.ends: Floats = cycle.now + cycle.latest
+        self.shape = shapes(cycle, cycle.order)
+        self.refused: dict[tuple[int, int], float] = {}
+        """By shape and model: the earliest end with which nothing was found. What ends later finds nothing either."""
+        self.holds = HELD if cycle.policy.backfill else len(cycle.order)
+        self.release: Floats | None = None
+        self.kinds: Ints = np.zeros(0, dtype=np.int64)
+        """The shapes that are looked at, in order."""
+
+    def walk(self) -> None:
+        """Admits whom it can, in order."""
+        cycle = self.cycle
+        queue = self._with_quota(cycle.order)
+        hopeful = self._fits_now(queue)
+        stuck = np.flatnonzero(~hopeful)[: self.holds]
+        queue = queue[np.union1d(np.flatnonzero(hopeful), stuck)]
+        position = missed = 0
+        while position < len(queue):
+            at = int(queue[position])
+            position += 1
+            if at in cycle.spots or at in cycle.reserved:
+                continue
+            outcome = self._admit(at)
+            missed = 0 if outcome is Outcome.ADMITTED else missed + 1
+            if outcome is Outcome.NO_ROOM and self.holds > 0:
+                self._hold_back(at)
+            if missed >= _ENOUGH_MISSES and self.holds <= 0:
+                queue, position, missed = queue[position:][self._hopeful(queue[position:])], 0, 0
+
+    def _hopeful(self, queue: Ints) -> Bools:
+        """Who may still fit, after all that was given away and refused."""
+        cycle = self.cycle
+        refused = np.full((len(self.kinds), len(cycle.snapshot.models)), NEVER)
+        for (kind, model), end in self.refused.items():
+            refused[np.searchsorted(self.kinds, kind), model] = end
+        kinds = np.searchsorted(self.kinds, self.shape[queue])
+        fits = (self.ends[queue, None] < refused[kinds]) & self._rooms(queue)
+        return np.asarray(fits.any(axis=1))
+
+    def _with_quota(self, queue: Ints) -> Ints:
+        """Those for whom some model is within the quota. Behind one that is overdue and waits for quota, its tenant's others wait as well."""
+        cycle, tenants = self.cycle, self.cycle.snapshot.tenants
+        has_room = self._rooms(queue).any(axis=1)
+        if not len(queue):
+            return queue
+        tenant = cycle.snapshot.workloads.tenant[queue]
+        quota = tenant * tenants.nominal.shape[1] + tenants.column[tenant, cycle.lead[queue]]
+        place = np.arange(len(queue))
+        barrier = np.full(tenants.nominal.size, len(queue))
+        late = ~has_room & (cycle.band[queue] == OVERDUE)
+        np.minimum.at(barrier, quota[late], place[late])
+        return np.asarray(queue[has_room & (place < barrier[quota])])
+
+    def _rooms(self, queue: Ints) -> Bools:
+        """[queue, models]: whether it may have the model, and the quota has room for it."""
+        cycle, tenants = self.cycle, self.cycle.snapshot.tenants
+        if not len(queue):
+            return np.zeros((0, len(cycle.snapshot.models)), dtype=bool)
+        rooms = np.take_along_axis(cycle.ledger.rooms(), np.maximum(tenants.column, 0), axis=1)
+        return np.asarray(
+            cycle.allowed[queue] & (rooms[cycle.snapshot.workloads.tenant[queue]] >= cycle.total[queue, None])
+        )
+
+    def _fits_now(self, queue: Ints) -> Bools:
+        """Whether each could be placed on what is free; asked once for each shape."""
+        cycle, answers = self.cycle, {}
+        shape = self.shape[queue]
+        self.kinds, first = np.unique(shape, return_index=True)
+        for kind, position in zip(self.kinds.tolist(), first.tolist(), strict=True):
+            at = int(queue[position])
+            need = cycle.need_of(at)
+            wanted = [
+                m
+                for m in cycle.cheapest_first
+                if int(cycle.snapshot.workloads.models[at]) >> m & 1 and cycle.capacity[m] > 0
+            ]
+            found = [m for m in wanted if cycle.fleet.fits(need, m)]
+            self.refused |= {(kind, m): -NEVER for m in wanted if m not in found}
+            answers[kind] = bool(found)
+        cycle.misfits = self.refused.copy()
+        found_any = np.array([answers[kind] for kind in self.kinds.tolist()], dtype=bool)
+        return np.asarray(found_any[np.searchsorted(self.kinds, shape)]) if len(queue) else np.zeros(0, dtype=bool)
+
+    def _admit(self, at: int) -> Outcome:
+        cycle, shape, end = self.cycle, int(self.shape[at]), float(self.ends[at])
+        w, column = cycle.snapshot.workloads, cycle.snapshot.tenants.column
+        tenant, total = int(w.tenant[at]), int(cycle.total[at])
+        need: Need | None = None
+        within_quota = False
+        for model in cycle.models_of(at):
+            quota = (tenant, int(column[tenant, model]))
+            if cycle.ledger.room(*quota) < total:
+                continue
+            within_quota = True
+            if end >= self.refused.get((shape, model), NEVER):
+                continue
+            need = need or cycle.need_of(at)
+            taken = cycle.fleet.place(need, model, end)
+            if taken is not None:
+                cycle.admit(at, taken, *_words(cycle, at))
+                if self.release is not None:
+                    for _, node, gpu, _ in taken:
+                        self.release[node, gpu] = max(self.release[node, gpu], end)
+                return Outcome.ADMITTED
+            self.refused[shape, model] = end
+        return Outcome.NO_ROOM if within_quota else Outcome.NO_QUOTA
+
+    def _hold_back(self, at: int) -> None:
+        """Holds the nodes back that will be free for it soonest."""
+        cycle, need = self.cycle, self.cycle.need_of(at)
+        overdue = cycle.band[at] == OVERDUE
+        found = self._kept(at) if overdue else None
+        for model in () if found is not None else cycle.models_of(at):
+            tenant = int(cycle.snapshot.workloads.tenant[at])
+            if cycle.ledger.room(tenant, int(cycle.snapshot.tenants.column[tenant, model])) < need.total:
+                continue
+            choice = self._soonest(need, model)
+            if choice is not None and (found is None or choice[0] < found[0]):
+                found = choice
+        if found is None:
+            return
+        self.holds -= 1
+        strictly = overdue or not cycle.policy.backfill
+        when, nodes = found
+        cycle.holding[at] = when
+        cycle.fleet.held_until[nodes] = np.minimum(cycle.fleet.held_until[nodes], cycle.now if strictly else when)
+        if overdue:
+            names = cycle.snapshot.nodes.name
+            cycle.next.held[cycle.snapshot.workloads.uid[at]] = [names[node] for node in nodes.tolist()]
+
+    def _kept(self, at: int) -> tuple[float, Ints] | None:
+        """The nodes that are being emptied for it since earlier cycles, as long as they can take it."""
+        cycle = self.cycle
+        names = cycle.memory.held.get(cycle.snapshot.workloads.uid[at])
+        if not names:
+            return None
+        index = {name: node for node, name in enumerate(cycle.snapshot.nodes.name)}
+        nodes = np.array([index.get(name, NONE) for name in names])
+        if (nodes == NONE).any() or not cycle.open[nodes].all():
+            return None
+        times = self._release_times()[nodes]
+        return float(np.where(np.isfinite(times), times, cycle.now).max()), nodes
+
+    def _release_times(self) -> Floats:
+        """When each GPU is expected to be free."""
+        if self.release is None:
+            cycle, places = self.cycle, self.cycle.snapshot.places
+            healthy = cycle.snapshot.nodes.health == Health.HEALTHY
+            self.release = np.where(healthy, cycle.now, NEVER)
+            rows = cycle.held[places.workload]
+            np.maximum.at(self.release, (places.node[rows], places.gpu[rows]), self.ends[places.workload[rows]])
+            for at, taken in cycle.spots.items():
+                for _, node, gpu, _ in taken:
+                    self.release[node, gpu] = max(self.release[node, gpu], self.ends[at])
+        return self.release
+
+    def _soonest(self, need: Need, model: int) -> tuple[float, Ints] | None:
+        """When, and on which nodes, all replicas will fit at once."""
+        cycle, fleet = self.cycle, self.cycle.fleet
+        if need.nodes:
+            nodes = np.unique(need.nodes)
+            return (
+                (float(self._release_times()[nodes].min(axis=1).max()), nodes)
+                if fleet.model[nodes[0]] == model
+                else None
+            )
+        nodes = np.flatnonzero((fleet.model == model) & cycle.open & (fleet.held_until == NEVER))
+        nodes = nodes[fleet.allows(need, nodes)]
+        per_replica = max(need.milli // WHOLE, 1)
+        times = np.sort(self._release_times()[nodes], axis=1)[:, per_replica - 1 :: per_replica]
+        if times.size < need.replicas:
+            return None
+        return _earliest(times, nodes, fleet.group_of(need, nodes), need.replicas)
+
+
+def _earliest(times: Floats, nodes: Ints, group: Ints | None, replicas: int) -> tuple[float, Ints] | None:
+    """Of slots that come free, node by node, the first that are enough; all of one group where there is one."""
+    rows = np.repeat(np.arange(len(nodes)), times.shape[1])
+    when = times.ravel()
+    order = np.argsort(when, kind="stable")
+    if group is not None:
+        member = group[rows]
+        order = order[np.argsort(member[order], kind="stable")]
+        place = np.arange(len(order)) - np.searchsorted(member[order], member[order])  # in its group, by time
+        last = order[(place == replicas - 1) & (member[order] != NONE)]
+        if not len(last):
+            return None
+        best = last[when[last].argmin()]
+        order = order[(member[order] == member[best])]
+    chosen = order[:replicas]
+    soonest = float(when[chosen].max())
+    return (soonest, np.unique(nodes[rows[chosen]])) if np.isfinite(soonest) else None
+
+
+def shapes(cycle: Cycle, queue: Ints) -> Ints:
+    """A number for each, equal for those that ask the same of the fleet. What must go back to where its state lies is like no other."""
+    w = cycle.snapshot.workloads
+    mixed = np.zeros(len(w), dtype=np.uint64)
+    for field in (w.replicas, w.milli, w.models, w.gpu_memory, w.cpu, w.memory, w.topology, w.spot):
+        mixed = (mixed ^ field.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
+        mixed ^= mixed >> np.uint64(29)
+    home = (w.phase == Phase.SUSPENDED) & (w.preemption == Mode.SUSPEND)
+    mixed[home] = np.flatnonzero(home).astype(np.uint64)
+    return mixed.view(np.int64)
+
+
+def _words(cycle: Cycle, at: int) -> tuple[str, Constraint]:
+    """Why it may start now."""
+    w, tenants = cycle.snapshot.workloads, cycle.snapshot.tenants
+    tenant = tenants.name[w.tenant[at]]
+    waited = f" after waiting {span(cycle.waited[at])}" if cycle.waited[at] >= 1 else ""
+    if cycle.displaced[at]:
+        return "it lost its node and goes on elsewhere", Constraint.FAILURE
+    if cycle.band[at] <= OWN:
+        return f"{gpus(int(cycle.total[at]))} within the quota of {tenant} are free{waited}", Constraint.NONE
+    return f"{gpus(int(cycle.total[at]))} are free beyond the quota of {tenant}{waited}", Constraint.NONE
+
+
+def admit(cycle: Cycle) -> None:
+    """Places whom it can, in order."""
+    Admission(cycle).walk()

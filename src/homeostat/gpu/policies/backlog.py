@@ -1,0 +1,124 @@
+"""Backlog: what waits too long for GPUs has nodes asked for it, from the cheapest pool that has them; what stands empty is given back."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from homeostat.gpu.cycle import Cycle, span
+from homeostat.gpu.decisions import Constraint, Verb
+from homeostat.gpu.kinds import WHOLE
+from homeostat.gpu.snapshot import NONE, Bools, Health, Ints, Pools, Spot, Topology
+
+_AT_ONCE = 1000
+"""How many of the first that wait are looked at for scaling in a cycle."""
+
+
+def scale(cycle: Cycle) -> None:
+    """Asks for nodes and gives them back."""
+    pools = cycle.snapshot.pools
+    if not cycle.policy.scaling.enabled or not len(pools):
+        return
+    nodes = cycle.snapshot.nodes
+    there = np.bincount(nodes.pool[nodes.pool != NONE], minlength=len(pools))
+    coming = _coming(cycle, there)
+    waiting = _waiting(cycle)
+    wanted = _wanted(cycle, waiting, there + coming, coming)
+    for pool in range(len(pools)):
+        short = int(pools.minimum[pool] - there[pool] - coming[pool])
+        count = max(int(wanted[pool]), short)
+        if count <= 0:
+            continue
+        reason = f"{pools.name[pool]} has fewer nodes than its minimum of {pools.minimum[pool]}"
+        if wanted[pool] > 0:
+            oldest = max(cycle.waited[at] for at in waiting)
+            reason = f"{len(waiting)} workloads wait for GPUs, the longest for {span(oldest)}: {count} more of {pools.name[pool]}, the cheapest that they can use"
+        cycle.say_of(Verb.SCALE_UP, "NodePool", pools.name[pool], reason, Constraint.BACKLOG, count)
+        cycle.next.asked[pools.name[pool]] = (int(there[pool] + coming[pool]) + count, cycle.now)
+    _give_back(cycle, there, bool(len(waiting)))
+
+
+def _coming(cycle: Cycle, there: Ints) -> Ints:
+    """Nodes that were asked for and are still expected."""
+    pools, coming = cycle.snapshot.pools, cycle.snapshot.pools.coming.copy()
+    for pool, name in enumerate(pools.name):
+        target, when = cycle.memory.asked.get(name, (0, 0.0))
+        if target > there[pool] and cycle.now - when < pools.arrives_within[pool]:
+            coming[pool] = max(int(coming[pool]), target - int(there[pool]))
+            cycle.next.asked[name] = (target, when)
+    return coming
+
+
+def _waiting(cycle: Cycle) -> list[int]:
+    """Who waits longer than it should and not for quota: the first of the queue, and those whose type only a pool has."""
+    age = cycle.policy.scaling.backlog_age.total_seconds()
+    nowhere = [at for at, constraint in cycle.constraint.items() if constraint is Constraint.TYPE]
+    queue = np.concatenate((cycle.order[cycle.waits[cycle.order]], np.array(sorted(nowhere), dtype=np.int64)))
+    late = queue[cycle.waited[queue] >= age][:_AT_ONCE].tolist()
+    return [
+        at
+        for at in late
+        if at not in cycle.reserved and (cycle.lead[at] == NONE or _has_room(cycle, at, int(cycle.lead[at])))
+    ]
+
+
+def _has_room(cycle: Cycle, at: int, model: int) -> bool:
+    tenant = int(cycle.snapshot.workloads.tenant[at])
+    column = int(cycle.snapshot.tenants.column[tenant, model])
+    return column != NONE and bool(cycle.ledger.room(tenant, column) >= cycle.total[at])
+
+
+def _wanted(cycle: Cycle, waiting: list[int], nodes: Ints, coming: Ints) -> Ints:
+    """How many nodes to ask of each pool; what is coming already is reckoned with, and no pool goes beyond its maximum."""
+    pools, w = cycle.snapshot.pools, cycle.snapshot.workloads
+    wanted = np.zeros(len(pools))
+    by_cost = np.lexsort((np.arange(len(pools)), pools.cost / pools.gpus)).tolist()
+    for at in waiting:
+        able = able_pools(cycle, at, pools)
+        cycle.not_scaled[at] = (
+            "every pool that has such nodes is at its maximum" if able.any() else "no pool has such nodes"
+        )
+        for pool in by_cost:
+            if not able[pool] or not _has_room(cycle, at, int(pools.model[pool])):
+                continue
+            part = int(w.replicas[at]) / max(int(pools.gpus[pool]) * WHOLE // int(w.milli[at]), 1)
+            if np.ceil(wanted[pool] + part) - coming[pool] + nodes[pool] <= pools.maximum[pool]:
+                wanted[pool] += part
+                del cycle.not_scaled[at]
+                break
+    return np.asarray(np.maximum(np.ceil(wanted).astype(np.int64) - coming, 0))
+
+
+def able_pools(cycle: Cycle, at: int, pools: Pools) -> Bools:
+    """Which pools have nodes that could take it."""
+    w, column = cycle.snapshot.workloads, cycle.snapshot.tenants.column
+    replicas = int(w.replicas[at]) if w.topology[at] == Topology.NODE else 1
+    able = (int(w.models[at]) >> pools.model & 1) == 1
+    able &= column[w.tenant[at], pools.model] != NONE
+    able &= pools.gpus * WHOLE >= replicas * w.milli[at]
+    able &= pools.gpu_memory * min(int(w.milli[at]), WHOLE) >= w.gpu_memory[at] * WHOLE
+    able &= (pools.cpu >= replicas * w.cpu[at]) & (pools.memory >= replicas * w.memory[at])
+    if w.spot[at] != Spot.ALLOW:
+        able &= pools.spot == (w.spot[at] == Spot.REQUIRE)
+    return np.asarray(able)
+
+
+def _give_back(cycle: Cycle, there: Ints, backlog: bool) -> None:
+    """Gives back nodes that nothing has been on for a while, never below the minimum, and none while others wait."""
+    nodes, pools, places = cycle.snapshot.nodes, cycle.snapshot.pools, cycle.snapshot.places
+    used = np.zeros(len(nodes), dtype=bool)
+    used[places.node] = True
+    used[[node for taken in (*cycle.spots.values(), *cycle.reserved.values()) for _, node, _, _ in taken]] = True
+    whole = (nodes.health < Health.FAILED).any(axis=1)
+    left = there - pools.minimum
+    for node in np.flatnonzero(~used & cycle.alive & whole & (nodes.pool != NONE)).tolist():
+        name, pool = nodes.name[node], int(nodes.pool[node])
+        since = cycle.memory.empty.get(name, cycle.now)
+        cycle.next.empty[name] = since
+        if (
+            not backlog
+            and left[pool] > 0
+            and cycle.now - since >= cycle.policy.scaling.idle_nodes_after.total_seconds()
+        ):
+            left[pool] -= 1
+            reason = f"nothing has run on {name} for {span(cycle.now - since)}: giving it back saves {nodes.cost[node]:g} an hour"
+            cycle.say_of(Verb.SCALE_DOWN, "GpuNode", name, reason, Constraint.COST)

@@ -1,0 +1,35 @@
+"""Budget: the GPU hours that a tenant may use in a period."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from homeostat.gpu.cycle import HOUR, Cycle
+from homeostat.gpu.decisions import Constraint, Verb
+from homeostat.gpu.kinds import WHOLE
+from homeostat.gpu.snapshot import Exceeded, Mode
+
+
+def keep(cycle: Cycle) -> None:
+    """Adds up what was used since the last cycle, and holds or suspends tenants that have used all."""
+    tenants, w = cycle.snapshot.tenants, cycle.snapshot.workloads
+    hours = max(cycle.now - cycle.memory.at, 0.0) / HOUR if cycle.memory.at is not None else 0.0
+    used = cycle.ledger.used.sum(axis=1) / WHOLE
+    for tenant in np.flatnonzero(np.isfinite(tenants.budget)).tolist():
+        name, budget = tenants.name[tenant], float(tenants.budget[tenant])
+        start, before = cycle.memory.spent.get(name, (cycle.now, 0.0))
+        if cycle.now >= start + tenants.period[tenant]:
+            start, before = cycle.now, 0.0
+        spent = before + float(used[tenant]) * hours
+        cycle.next.spent[name] = (start, spent)
+        if spent < budget:
+            continue
+        reason = f"{name} has used {spent:.1f} of its {budget:g} GPU hours"
+        if before < budget:
+            cycle.say_of(Verb.WARN, "Tenant", name, reason, Constraint.BUDGET)
+        if tenants.exceeded[tenant] >= Exceeded.HOLD:
+            cycle.block(cycle.waits & (w.tenant == tenant), Constraint.BUDGET)
+        if tenants.exceeded[tenant] == Exceeded.SUSPEND:
+            for at in np.flatnonzero(cycle.held & (w.tenant == tenant) & (w.preemption != Mode.NEVER)).tolist():
+                if cycle.may_leave(at):
+                    cycle.stop(Verb.SUSPEND, at, reason, Constraint.BUDGET)

@@ -1,0 +1,164 @@
+"""Fair share: in which order those that wait come, by their tenants' weighted dominant share, the past counted in.
+
+First what has waited too long or lost its node, then what is within its tenant's own quota, then what must be borrowed, and last what
+was taken back as idle. Within each the tenant comes first that has least for its weight, as if all before had been admitted. Within a
+tenant priority decides, with points for waiting and, under time sharing, against work that is expected to be long.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from homeostat.gpu.cycle import DAY, HOUR, Cycle
+from homeostat.gpu.decisions import Constraint
+from homeostat.gpu.entitlement import dominant_shares
+from homeostat.gpu.kinds import WHOLE
+from homeostat.gpu.snapshot import NONE, Bools, Floats, Ints
+
+OVERDUE, OWN, BORROWED, IDLE = range(4)
+_FORGOTTEN = 1e-3
+"""Thousandths of a GPU below which a tenant's past is no longer kept."""
+
+
+def usage_by_model(cycle: Cycle) -> Ints:
+    """[tenants, models]: what is held now."""
+    w = cycle.snapshot.workloads
+    used = np.zeros((len(cycle.snapshot.tenants), len(cycle.snapshot.models)), dtype=np.int64)
+    held = np.flatnonzero(cycle.held & (w.tenant >= 0))
+    np.add.at(used, (w.tenant[held], cycle.model[held]), cycle.total[held])
+    return used
+
+
+def remember(cycle: Cycle) -> None:
+    """Lets past use decay, and adds the use of this moment; the shares of all tenants come from both."""
+    tenants, policy, memory = cycle.snapshot.tenants, cycle.policy.fair_share, cycle.memory
+    column = {name: at for at, name in enumerate(cycle.snapshot.models)}
+    now = usage_by_model(cycle).astype(np.float64)
+    past = now.copy() if memory.at is None else np.zeros_like(now)
+    row = {name: at for at, name in enumerate(tenants.name)}
+    for name, by_model in memory.usage.items():
+        for model, amount in by_model.items():
+            if name in row and model in column:
+                past[row[name], column[model]] = amount
+    faded = (
+        0.5 ** (max(cycle.now - memory.at, 0.0) / policy.half_life.total_seconds()) if memory.at is not None else 1.0
+    )
+    past = past * faded + now * (1 - faded)
+    models = cycle.snapshot.models
+    for at, by_column in zip(*np.nonzero(past > _FORGOTTEN), strict=True):
+        cycle.next.usage.setdefault(tenants.name[at], {})[models[by_column]] = float(past[at, by_column])
+    cycle.share_now = dominant_shares(now, cycle.capacity) / tenants.weight
+    weight_of_past = policy.past if policy.enabled else 0.0
+    cycle.share = (1 - weight_of_past) * cycle.share_now + weight_of_past * dominant_shares(
+        past, cycle.capacity
+    ) / tenants.weight
+
+
+def put_in_order(cycle: Cycle) -> None:
+    """Sets the order of the cycle, and leaves out what cannot be admitted whatever is free."""
+    w = cycle.snapshot.workloads
+    _refuse(cycle)
+    queue = np.flatnonzero(cycle.waits & ~cycle.blocked)
+    cycle.lead = lead_models(cycle, queue)
+    queue = queue[cycle.lead[queue] != NONE]
+    points = points_of(cycle, queue)
+    rank = np.lexsort((queue, -points, w.tenant[queue]))  # by tenant, best first
+    queue, points = queue[rank], points[rank]
+    tenant, lead, total = w.tenant[queue], cycle.lead[queue], cycle.total[queue]
+    own = _within_own(cycle, queue)
+    band = np.where(own, OWN, BORROWED)
+    band[_overdue(cycle, queue, own)] = OVERDUE
+    if cycle.memory.warned:
+        band[np.isin(queue, cycle.find(cycle.memory.warned))] = IDLE
+    if cycle.policy.fair_share.enabled:
+        part = total / np.maximum(cycle.capacity[lead], 1) / cycle.snapshot.tenants.weight[tenant]
+        stand = cycle.share[tenant] + grouped_sum(part, tenant) - part
+        final = np.lexsort((np.arange(len(queue)), stand, band))
+    else:
+        final = np.lexsort((queue, -points, band))
+    cycle.order = queue[final]
+    cycle.band = np.full(len(w), IDLE)
+    cycle.band[queue] = band
+
+
+def _refuse(cycle: Cycle) -> None:
+    w = cycle.snapshot.workloads
+    cycle.block(cycle.waits & (w.tenant < 0), Constraint.TENANT)
+    odd = (w.milli <= 0) | ((w.milli > WHOLE) & (w.milli % WHOLE != 0))
+    cycle.block(cycle.waits & odd, Constraint.REQUEST)
+
+
+def lead_models(cycle: Cycle, queue: Ints) -> Ints:
+    """The model that each is counted under while it waits: of those that it may have, one within its own quota, else the cheapest."""
+    w, tenants = cycle.snapshot.workloads, cycle.snapshot.tenants
+    lead = np.full(len(w), NONE)
+    if not len(queue) or not len(tenants):
+        return lead
+    allowed = cycle.allowed[queue]
+    tenant, total = w.tenant[queue], cycle.total[queue]
+    found = np.full(len(queue), NONE)
+    left = tenants.nominal - cycle.ledger.used
+    for fits_own in (True, False):
+        for model in cycle.cheapest_first:
+            ok = allowed[:, model] & (found == NONE)
+            if fits_own:
+                ok &= left[tenant, tenants.column[tenant, model]] >= total
+            found[ok] = model
+    for at in queue[found == NONE].tolist():
+        cycle.block([at], _why_none(cycle, at))
+    lead[queue] = found
+    return lead
+
+
+def _why_none(cycle: Cycle, at: int) -> Constraint:
+    """Whether it is the quota that has no such type, or the fleet."""
+    w, tenants = cycle.snapshot.workloads, cycle.snapshot.tenants
+    wanted = [m for m in range(len(cycle.snapshot.models)) if int(w.models[at]) >> m & 1 and cycle.capacity[m] > 0]
+    if wanted and all(tenants.column[w.tenant[at], m] == NONE for m in wanted):
+        return Constraint.QUOTA
+    return Constraint.TYPE
+
+
+def points_of(cycle: Cycle, queue: Ints) -> Floats:
+    """Priority, raised by waiting and, under time sharing, lowered by the GPU time that is expected."""
+    w, ageing, sharing = cycle.snapshot.workloads, cycle.policy.ageing, cycle.policy.time_sharing
+    points = w.priority[queue].astype(np.float64)
+    if ageing.enabled:
+        points += np.minimum(cycle.waited[queue] / HOUR * ageing.per_hour, ageing.most)
+    if sharing.enabled:
+        cost = cycle.total[queue] / WHOLE * cycle.remaining[queue] / max(sharing.expected.total_seconds(), 1.0)
+        points -= sharing.per_doubling * np.log2(np.maximum(cost, 1e-9))
+    return points
+
+
+def grouped_sum(amount: Floats | Ints, group: Ints) -> Floats:
+    """The sum in its group up to each entry and with it; groups are contiguous."""
+    total = np.cumsum(amount, dtype=np.float64)
+    starts = np.flatnonzero(np.r_[True, group[1:] != group[:-1]]) if len(group) else np.zeros(0, dtype=np.int64)
+    return np.asarray(total - np.repeat((total - amount)[starts], np.diff(np.r_[starts, len(group)])))
+
+
+def _within_own(cycle: Cycle, queue: Ints) -> Bools:
+    """Whether each, with all of its tenant before it, is within the tenant's own quota."""
+    w, tenants = cycle.snapshot.workloads, cycle.snapshot.tenants
+    tenant, total = w.tenant[queue], cycle.total[queue]
+    column = tenants.column[tenant, cycle.lead[queue]]
+    by_column = np.lexsort((np.arange(len(queue)), tenant * tenants.nominal.shape[1] + column))
+    key = (tenant * tenants.nominal.shape[1] + column)[by_column]
+    before = np.empty(len(queue))
+    before[by_column] = grouped_sum(total[by_column], key)
+    staying = cycle.ledger.used - cycle.ledger.leaving
+    return np.asarray(staying[tenant, column] + before <= tenants.nominal[tenant, column])
+
+
+def _overdue(cycle: Cycle, queue: Ints, own: Bools) -> Bools:
+    """Which come before all others. Beyond the own quota it is only the one of each tenant that waited longest."""
+    w, tenants, ageing = cycle.snapshot.workloads, cycle.snapshot.tenants, cycle.policy.ageing
+    tenant, waited = w.tenant[queue], cycle.waited[queue]
+    late = waited > np.minimum(ageing.overdue_after.total_seconds(), tenants.max_wait[tenant])
+    late |= own & (cycle.now + cycle.remaining[queue] >= w.deadline[queue] - DAY / 24)
+    longest = np.zeros(len(queue), dtype=bool)
+    by_wait = np.lexsort((queue, -waited, tenant))
+    first = np.r_[True, tenant[by_wait][1:] != tenant[by_wait][:-1]] if len(queue) else np.zeros(0, dtype=bool)
+    longest[by_wait[first]] = True
+    return np.asarray((late & (own | longest)) | cycle.displaced[queue])

@@ -1,0 +1,64 @@
+"""Several ways of deciding, side by side on the same trace and fleet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from homeostat.gpu.governor import decide
+from homeostat.gpu.kinds import GpuPolicySpec
+from homeostat.gpu.simulator.baselines import fifo, least_attained_service, priority_backfill
+from homeostat.gpu.simulator.cluster import Cluster
+from homeostat.gpu.simulator.engine import Scheduler, Timing, simulate
+from homeostat.gpu.simulator.metrics import Result
+from homeostat.gpu.simulator.trace import Trace
+
+BASELINES: dict[str, Scheduler] = {
+    "fifo": fifo,
+    "priority-backfill": priority_backfill,
+    "least-attained-service": least_attained_service(),
+}
+_COLUMNS = (
+    "wait_mean",
+    "wait_p50",
+    "wait_p99",
+    "fairness",
+    "worst_share",
+    "utilisation",
+    "preemptions",
+    "migrations",
+    "starved",
+    "sla_misses",
+    "cost",
+)
+
+
+def compare(
+    trace: Trace,
+    fleet: Cluster,
+    policies: Mapping[str, GpuPolicySpec | None],
+    *,
+    baselines: Mapping[str, Scheduler] = BASELINES,
+    timing: Timing | None = None,
+) -> dict[str, Result]:
+    """Runs each policy through the governor, and each baseline, by name."""
+    results = {
+        name: simulate(trace, policy, fleet, scheduler=decide, timing=timing) for name, policy in policies.items()
+    }
+    return results | {
+        name: simulate(trace, None, fleet, scheduler=other, timing=timing) for name, other in baselines.items()
+    }
+
+
+def table(results: Mapping[str, Result]) -> str:
+    """The figures of several runs as text, a line each."""
+    lines = [f"{'':24}" + "".join(f"{column:>14}" for column in _COLUMNS)]
+    for name, result in results.items():
+        figures = (getattr(result, column) for column in _COLUMNS)
+        lines.append(
+            f"{name:24}"
+            + "".join(
+                f"{figure:14.3f}" if isinstance(figure, float) and figure < 10 else f"{figure:14,.0f}"
+                for figure in figures
+            )
+        )
+    return "\n".join(lines)

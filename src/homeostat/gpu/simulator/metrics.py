@@ -1,0 +1,175 @@
+"""What a run is judged by: waits, use, fairness, preemptions, cost, promises."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from homeostat.gpu.decisions import Verb
+from homeostat.gpu.entitlement import entitled
+from homeostat.gpu.kinds import WHOLE
+from homeostat.gpu.simulator.cluster import Cluster
+from homeostat.gpu.snapshot import Bools, Floats, Health, Ints, Phase
+
+HOUR = 3600.0
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """Times in seconds, shares from 0 to 1."""
+
+    trace: str
+    jobs: int
+    finished: int
+    makespan: float
+    utilisation: float
+    """Of all GPUs, between the first submission and the last."""
+    stranded: float
+    """The part of all GPUs that was free while somebody waited, in the same time: fragmentation, reservations and quotas."""
+    wait_mean: float
+    """From submission to the end, the time in which a job did not run: also while it was suspended."""
+    wait_p50: float
+    wait_p99: float
+    wait_max: float
+    first_wait_mean: float
+    """From submission to the first start."""
+    fairness: float
+    """Jain's index, over tenants, of what each got of what it was entitled to at each moment (weighted max-min of what all wanted)."""
+    fairness_of_waits: float
+    """Jain's index, over tenants, of the mean speed of their jobs: running time over time from submission to the end."""
+    worst_share: float
+    """The least that a tenant got of what it was entitled to."""
+    preemptions: int
+    migrations: int
+    suspensions: int
+    """All times that a running job was taken off, preemptions among them."""
+    starved: int
+    """Jobs that waited too long in one stretch."""
+    longest_stretch: float
+    sla_misses: int
+    cost: float
+    """Of the GPUs while they were held."""
+    shares: dict[str, float] = {}
+    """What each tenant got of what it was entitled to."""
+
+
+def jain(values: Floats) -> float:
+    """1 where all have the same, 1/n where one has all."""
+    squares = float((values**2).sum()) * len(values)
+    return float(values.sum()) ** 2 / squares if squares else 1.0
+
+
+class Meter:
+    """Adds up as virtual time passes."""
+
+    def __init__(self, rows: NDArray[np.void], duration: Floats, cluster: Cluster, starving: float) -> None:
+        self.rows, self.duration, self.cluster, self.starving = rows, duration, cluster, starving
+        self.quiet = 0
+        """Cycles since anything last happened."""
+        count, tenants = len(rows), len(cluster.tenants)
+        self.total: Floats = self.rows["replicas"] * self.rows["milli"] / WHOLE
+        self.overhead: Floats = np.zeros(count)
+        self.finished: Floats = np.full(count, np.nan)
+        self.first: Floats = np.full(count, np.nan)
+        self.since: Floats = np.full(count, np.nan)
+        self.stretch: Floats = np.zeros(count)
+        self.got, self.due = np.zeros(tenants), np.zeros(tenants)
+        self.entitled, self.usage = np.zeros(tenants), np.zeros(tenants)
+        self.busy = self.stranded = self.measured = self.cost = 0.0
+        self.preemptions = self.suspensions = self.migrations = 0
+        self.free_while_waiting = 0.0
+        self.last = float(self.rows["submitted"].max(initial=0.0))
+        self.cost_per_gpu = float(self.cluster.nodes.cost.sum()) / max(self.cluster.gpus, 1)
+
+    def pass_time(self, seconds: float, rows: NDArray[np.void], here: Bools) -> None:
+        """Between two moments at which something changes, what was sampled last holds."""
+        usage = float(self.usage.sum())
+        self.cost += usage * self.cost_per_gpu * seconds / HOUR
+        self.got += np.minimum(self.usage, self.entitled) * seconds
+        self.due += self.entitled * seconds
+        if self.measured < self.last:
+            self.busy += usage * seconds
+            self.stranded += self.free_while_waiting * seconds
+            self.measured += seconds
+
+    def sample(self, now: float, rows: NDArray[np.void], here: Bools, free: Ints, down: Bools) -> None:
+        """After each cycle: who holds what, and who is entitled to what."""
+        live = np.flatnonzero(here)
+        phase, tenant = rows["phase"][live], rows["tenant"][live]
+        count = len(self.cluster.tenants)
+        holds = (phase == Phase.RUNNING) | (phase == Phase.SUSPENDING)
+        self.usage = np.bincount(tenant[holds], weights=self.total[live][holds], minlength=count).astype(np.float64)
+        wanted = np.bincount(tenant, weights=self.total[live], minlength=count).astype(np.float64)
+        capacity = float((self.cluster.nodes.health[~down] < Health.FAILED).sum())
+        self.entitled = entitled(wanted, self.cluster.tenants.weight, capacity)
+        waits = (phase == Phase.PENDING) | (phase == Phase.SUSPENDED)
+        self.free_while_waiting = float(free[~down].sum()) / WHOLE if waits.any() else 0.0
+
+    def arrived(self, at: int, now: float) -> None:
+        """A job waits from now on."""
+        self.since[at] = now
+
+    def started(self, at: int, now: float, overhead: float) -> None:
+        """A job runs; the first `overhead` seconds do not count as work."""
+        self.overhead[at] = overhead
+        if np.isnan(self.first[at]):
+            self.first[at] = now
+        if not np.isnan(self.since[at]):
+            self.stretch[at] = max(self.stretch[at], now - self.since[at])
+        self.since[at] = np.nan
+
+    def suspended(self, at: int, now: float, verb: Verb) -> None:
+        """A job is taken off and waits again."""
+        self.since[at] = now
+        self.suspensions += 1
+        self.preemptions += verb is Verb.PREEMPT
+
+    def ended(self, at: int, now: float, short: bool = False) -> None:
+        """A job is done; `short`: it was ended at its maximum, before it had run for its duration."""
+        self.finished[at] = now
+        if short:
+            self.duration[at] = min(self.duration[at], now - self.rows["submitted"][at])
+
+    def result(self, now: float, trace: str) -> Result:
+        """All figures of the run so far."""
+        done = ~np.isnan(self.finished)
+        submitted = self.rows["submitted"]
+        open_since = np.where(np.isnan(self.since), now, self.since)
+        stretch = np.maximum(self.stretch, np.where(done, 0.0, now - open_since))
+        wait = np.maximum(self.finished - submitted - self.duration, 0.0)[done]
+        first = (self.first - submitted)[done & ~np.isnan(self.first)]
+        tenants = self.cluster.tenants
+        late = self.first - submitted > tenants.max_wait[self.rows["tenant"]]
+        late |= np.where(done, self.finished, now) > self.rows["deadline"]
+        speed = self.duration / np.maximum(self.finished - submitted, 1e-9)
+        active = np.unique(self.rows["tenant"][done])
+        speeds = np.array([speed[done & (self.rows["tenant"] == tenant)].mean() for tenant in active.tolist()])
+        some = self.due > 0
+        share = self.got[some] / self.due[some]
+        span, gpus = max(self.measured, 1e-9), self.cluster.gpus
+        return Result(
+            trace=trace,
+            jobs=len(self.rows),
+            finished=int(done.sum()),
+            makespan=float(self.finished[done].max(initial=0.0)),
+            utilisation=float(self.busy / span / gpus),
+            stranded=float(self.stranded / span / gpus),
+            wait_mean=float(wait.mean()) if len(wait) else 0.0,
+            wait_p50=float(np.percentile(wait, 50)) if len(wait) else 0.0,
+            wait_p99=float(np.percentile(wait, 99)) if len(wait) else 0.0,
+            wait_max=float(wait.max(initial=0.0)),
+            first_wait_mean=float(first.mean()) if len(first) else 0.0,
+            fairness=jain(share),
+            fairness_of_waits=jain(np.minimum(speeds, 1.0)),
+            worst_share=float(share.min(initial=1.0)),
+            preemptions=int(self.preemptions),
+            migrations=self.migrations,
+            suspensions=int(self.suspensions),
+            starved=int((stretch > self.starving).sum()),
+            longest_stretch=float(stretch.max(initial=0.0)),
+            sla_misses=int(late.sum()),
+            cost=float(self.cost),
+            shares={
+                tenants.name[at]: float(s) for at, s in zip(np.flatnonzero(some).tolist(), share.tolist(), strict=True)
+            },
+        )

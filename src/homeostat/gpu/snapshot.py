@@ -1,0 +1,288 @@
+"""All that the governor looks at, at one moment, as arrays: workloads, nodes and their GPUs, tenants, pools.
+
+Everything is in an order of its own that does not depend on the order of input: workloads by submission and then uid, all else by
+name. So the index itself is the tie-break, and the same facts give the same decisions. GPUs are counted in thousandths, times are
+seconds since the epoch, what has no end is infinite, what is not known is NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from homeostat.gpu.kinds import WHOLE
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+NONE = -1
+"""Belongs to no group, or names one that does not exist."""
+NOT_ALLOWED = -2
+"""Names a tenant that its namespace may not use."""
+UNLIMITED = 2**50
+ANY_MODEL = 2**63 - 1
+"""A request that names no model. Models are bits, 63 of them at most."""
+NEVER = float("inf")
+
+
+class Phase(IntEnum):
+    """Where a workload stands; those that ended are not in a snapshot."""
+
+    PENDING = 0
+    STARTING = 1
+    RUNNING = 2
+    SUSPENDING = 3
+    SUSPENDED = 4
+
+
+class Mode(IntEnum):
+    """How a workload makes room."""
+
+    SUSPEND = 0
+    CHECKPOINT = 1
+    RESTART = 2
+    NEVER = 3
+
+
+class Topology(IntEnum):
+    ANYWHERE = 0
+    NODE = 1
+    NVLINK_DOMAIN = 2
+    RACK = 3
+
+
+class Spot(IntEnum):
+    ALLOW = 0
+    REQUIRE = 1
+    AVOID = 2
+
+
+class Idle(IntEnum):
+    RECLAIM = 0
+    WARN = 1
+    IGNORE = 2
+
+
+class Exceeded(IntEnum):
+    """What is done about a budget that is used up."""
+
+    WARN = 0
+    HOLD = 1
+    SUSPEND = 2
+
+
+class Health(IntEnum):
+    HEALTHY = 0
+    SUSPECT = 1
+    FAILED = 2
+    ABSENT = 3
+
+
+WORKLOAD = np.dtype(
+    [
+        ("tenant", "i8"),
+        ("replicas", "i8"),
+        ("milli", "i8"),  # of GPUs, a replica
+        ("models", "i8"),  # bits
+        ("gpu_memory", "i8"),
+        ("cpu", "i8"),
+        ("memory", "i8"),
+        ("priority", "i8"),
+        ("topology", "i8"),
+        ("spot", "i8"),
+        ("preemption", "i8"),
+        ("idle", "i8"),
+        ("phase", "i8"),
+        ("stopped", "?"),  # a person wants it off the GPUs
+        ("minimum", "f8"),
+        ("maximum", "f8"),
+        ("grace", "f8"),
+        ("deadline", "f8"),
+        ("submitted", "f8"),
+        ("since", "f8"),  # when it began to wait: submitted, or taken off
+        ("started", "f8"),  # of the present run
+        ("ran", "f8"),  # seconds, over all runs
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Workloads:
+    """One entry a workload, by submission and then uid. The fields are those of `WORKLOAD`."""
+
+    uid: Sequence[str]
+    name: Sequence[str]
+    """As people know it: `namespace/name`."""
+    tenant: Ints
+    replicas: Ints
+    milli: Ints
+    models: Ints
+    gpu_memory: Ints
+    cpu: Ints
+    memory: Ints
+    priority: Ints
+    topology: Ints
+    spot: Ints
+    preemption: Ints
+    idle: Ints
+    phase: Ints
+    stopped: Bools
+    minimum: Floats
+    maximum: Floats
+    grace: Floats
+    deadline: Floats
+    submitted: Floats
+    since: Floats
+    started: Floats
+    ran: Floats
+
+    @classmethod
+    def of(cls, rows: NDArray[np.void], uid: Sequence[str], name: Sequence[str]) -> Workloads:
+        """From rows of `WORKLOAD` that are in order."""
+        return cls(uid, name, **{field: np.ascontiguousarray(rows[field]) for field in WORKLOAD.names or ()})
+
+    def __len__(self) -> int:
+        return len(self.uid)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Places:
+    """One entry for each GPU that a replica holds, in the order of workloads. A suspended workload holds none: its entries say where its
+    state lies."""
+
+    workload: Ints
+    replica: Ints
+    node: Ints
+    gpu: Ints
+    milli: Ints
+
+    @classmethod
+    def of(cls, rows: Sequence[tuple[int, int, int, int, int]] | Ints) -> Places:
+        """From rows of workload, replica, node, gpu, milli."""
+        table = np.asarray(rows, dtype=np.int64).reshape(-1, 5)
+        return cls(*(np.ascontiguousarray(column) for column in table.T))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Nodes:
+    """One entry a node, by name; what is said of GPUs is a row a node, as wide as the largest of them."""
+
+    name: Sequence[str]
+    model: Ints
+    domain: Ints
+    rack: Ints
+    pool: Ints
+    cpu: Ints
+    memory: Ints
+    cost: Floats
+    spot: Bools
+    cordoned: Bools
+    drain: Bools
+    heard: Floats
+    """When its lease was last renewed; NaN: never."""
+    reported: Floats
+    """When its GPUs were last read."""
+    flaps: Ints
+    gpu_memory: Ints
+    """Of the smallest of its GPUs."""
+    health: Ints
+    """[nodes, gpus] of `Health`."""
+    use: Floats
+    traffic: Floats
+    busy_cores: Floats
+    """NaN: not known."""
+
+    def __len__(self) -> int:
+        return len(self.name)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tenants:
+    """One entry a tenant, by name; quotas are a row a tenant and a column a model, and a last column for `*`."""
+
+    name: Sequence[str]
+    cohort: Ints
+    weight: Floats
+    column: Ints
+    """[tenants, models]: the column that a model counts in, or NONE where the tenant may not use it."""
+    nominal: Ints
+    borrowing: Ints
+    lending: Ints
+    budget: Floats
+    """GPU hours in a period; infinite without one."""
+    period: Floats
+    exceeded: Ints
+    max_wait: Floats
+    share_of_time: Floats
+
+    def __len__(self) -> int:
+        return len(self.name)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pools:
+    """One entry a pool, by name."""
+
+    name: Sequence[str]
+    model: Ints
+    gpus: Ints
+    gpu_memory: Ints
+    cpu: Ints
+    memory: Ints
+    minimum: Ints
+    maximum: Ints
+    cost: Floats
+    spot: Bools
+    coming: Ints
+    arrives_within: Floats
+
+    def __len__(self) -> int:
+        return len(self.name)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Snapshot:
+    """All facts at one moment."""
+
+    now: float
+    models: Sequence[str]
+    workloads: Workloads
+    places: Places
+    nodes: Nodes
+    tenants: Tenants
+    pools: Pools
+
+    @classmethod
+    def from_objects(cls, objects: Sequence[dict[str, object]], now: float) -> Snapshot:
+        """From plain objects of any order: Tenant, GpuNode, NodePool, Workload, and the Leases of nodes. What keeps changing is read more
+        cheaply by an `objects.Reader` that is kept."""
+        from homeostat.gpu.objects import Reader  # which knows the snapshot
+
+        reader = Reader()
+        for obj in objects:
+            reader.put(obj)
+        return reader.snapshot(now)
+
+
+def capacity(nodes: Nodes, models: int) -> Ints:
+    """The GPUs of each model that are there and not failed, in thousandths."""
+    healthy = (nodes.health < Health.FAILED).sum(axis=1) * WHOLE
+    return np.bincount(nodes.model, weights=healthy, minlength=models).astype(np.int64)
+
+
+def canonical(submitted: Floats, uid: Sequence[str]) -> Ints:
+    """The order by submission and then uid. Whole-number keys of the first letters settle nearly all; only what they leave is compared as text."""
+    if not len(uid):
+        return np.zeros(0, dtype=np.int64)
+    heads = np.array([text[:24].encode().ljust(24, b"\0") for text in uid], dtype="S24")
+    keys = np.frombuffer(heads.tobytes(), dtype=">u8").reshape(-1, 3).astype(np.uint64)
+    order = np.lexsort((keys[:, 2], keys[:, 1], keys[:, 0], submitted))
+    same = (submitted[order[1:]] == submitted[order[:-1]]) & (keys[order[1:]] == keys[order[:-1]]).all(axis=1)
+    if same.any():
+        return np.array(sorted(range(len(uid)), key=lambda i: (submitted[i], uid[i])), dtype=np.int64)
+    return order

@@ -1,0 +1,128 @@
+"""What is idle is reclaimed on evidence, what has failed is mended, and nothing is done on what nobody can know."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.gpu.facts import NOW, Object, named, node, plan_of, stamp, tenant, why, workload
+
+from homeostat.gpu.decisions import Constraint, Memory, Plan, Verb
+from homeostat.gpu.kinds import FailurePolicy, GpuPolicySpec
+
+QUIET = {"utilisation": 0.01, "memoryTraffic": 0.0, "cpu": 0.01}
+
+
+# idle
+
+
+def idle_for(minutes: int, reading: dict[str, Any], *, every: int = 1, age: float = -30.0, **spec: Any) -> list[Plan]:
+    """One plan a minute; the node is heard of all the time, its readings are of `age`."""
+    plans: list[Plan] = []
+    for minute in range(0, minutes, every):
+        now = minute * 60.0
+        machine = node("n1", heard=now + age, readings=[{"index": i, **reading} for i in range(8)])
+        lease: Object = {"kind": "Lease", "metadata": {"name": "n1"}, "spec": {"renewTime": stamp(now)}}
+        holder = workload("w", 2, on=[("n1", [0, 1])], **spec)
+        memory = plans[-1].memory if plans else None
+        plans.append(plan_of(tenant("a", 8), machine, lease, holder, memory=memory, after=now))
+    return plans
+
+
+def test_idle_gpus_are_warned_about_and_then_taken_back() -> None:
+    plans = idle_for(42, QUIET)
+    verbs = {round(plan.memory.at or 0) - round(NOW): decision.verb for plan in plans for decision in plan.decisions}
+    assert verbs == {30 * 60: Verb.WARN, 40 * 60: Verb.RECLAIM, 41 * 60: Verb.RECLAIM}
+
+
+@pytest.mark.parametrize("busy", [{"utilisation": 0.5}, {"memoryTraffic": 0.5}, {"cpu": 3.0}, {"cpu": None}])
+def test_one_signal_of_life_or_a_missing_one_is_enough_to_leave_it_alone(busy: dict[str, Any]) -> None:
+    assert not any(plan.decisions for plan in idle_for(60, QUIET | busy))
+
+
+def test_nothing_is_reclaimed_on_stale_readings_or_when_nobody_looked() -> None:
+    assert not any(plan.decisions for plan in idle_for(60, QUIET, age=-130.0))
+    assert not any(plan.decisions for plan in idle_for(120, QUIET, every=5))
+
+
+def test_some_are_only_warned_about_or_left_alone() -> None:
+    assert {d.verb for plan in idle_for(60, QUIET, idle={"mode": "Warn"}) for d in plan.decisions} == {Verb.WARN}
+    assert {d.verb for plan in idle_for(60, QUIET, preemption={"mode": "Never"}) for d in plan.decisions} == {Verb.WARN}
+    assert not any(plan.decisions for plan in idle_for(60, QUIET, idle={"mode": "Ignore"}))
+
+
+# failure
+
+
+def fleet_of(count: int, silent: set[int], **spec: Any) -> list[Object]:
+    return [node(f"n{i}", heard=-100.0 if i in silent else 0.0, **spec) for i in range(count)]
+
+
+def test_work_of_a_lost_node_goes_on_elsewhere() -> None:
+    plan = plan_of(tenant("a", 64), *fleet_of(3, {0}), workload("w", 8, on=[("n0", list(range(8)))]))
+    assert (plan.decisions[0].verb, plan.decisions[0].constraint, plan.decisions[0].places[0].node) == (
+        Verb.RESUME,
+        Constraint.FAILURE,
+        "n1",
+    )
+
+
+def test_without_room_it_waits_before_all_others() -> None:
+    full = [workload(f"w{i}", 8, on=[(f"n{i}", list(range(8)))]) for i in range(3)]
+    first = plan_of(tenant("a", 64), *fleet_of(3, {0}), *full, workload("p", 8, submitted=-5000, priority=5))
+    assert named(first.of(Verb.REQUEUE)) == ["w0"]
+    again = [workload("w0", 8, phase="Pending"), full[1], workload("p", 8, submitted=-5000, priority=5)]
+    second = plan_of(
+        tenant("a", 64), *fleet_of(3, set()), *again, memory=Memory(at=NOW, displaced=first.memory.displaced), after=0
+    )
+    assert named(second.of(Verb.RESUME, Verb.ADMIT))[0] == "w0"
+
+
+def test_a_lost_node_of_a_pool_is_replaced_once() -> None:
+    pool: Object = {"kind": "NodePool", "metadata": {"name": "p"}, "spec": {"model": "H100", "maximum": 9}}
+    plan = plan_of(tenant("a"), pool, *fleet_of(3, {0}, pool="p"))
+    assert [decision.verb for decision in plan.decisions] == [Verb.CORDON, Verb.REPLACE]
+    assert plan_of(tenant("a"), pool, *fleet_of(3, {0}, pool="p", cordoned=True), memory=plan.memory).decisions == []
+
+
+def test_when_most_of_the_fleet_is_silent_the_observer_is_suspected() -> None:
+    running = [workload(f"w{i}", 8, on=[(f"n{i}", list(range(8)))]) for i in range(4)]
+    plan = plan_of(tenant("a", 8), *fleet_of(4, {0, 1, 2}), *running, workload("p"))
+    assert [(decision.verb, decision.constraint) for decision in plan.decisions] == [(Verb.REPORT, Constraint.OBSERVER)]
+    assert why(plan, "p").constraint is Constraint.OBSERVER
+    half = plan_of(tenant("a", 64), *fleet_of(4, {0, 1}), *running)
+    assert named(half.of(Verb.REQUEUE)) == ["w0", "w1"]
+
+
+def test_a_failed_gpu_moves_its_work_and_takes_no_more() -> None:
+    bad = node("n1", 2, readings=[{"index": 0, "health": "Failed", "reason": "XID 79"}])
+    plan = plan_of(tenant("a", 64), bad, node("n2", 2), workload("w", 1, on=[("n1", [0])]), workload("p", 1))
+    places = {
+        decision.name.removeprefix("team/"): (decision.places[0].node, decision.places[0].gpus)
+        for decision in plan.decisions
+    }
+    assert set(places) == {"w", "p"}
+    assert ("n1", (0,)) not in places.values()
+
+
+def test_a_flapping_node_is_cordoned() -> None:
+    machine = node("n1")
+    machine["status"]["flaps"] = 3
+    plan = plan_of(tenant("a"), machine, node("n2"), workload("w"))
+    assert [(decision.verb, decision.name) for decision in plan.decisions] == [
+        (Verb.ADMIT, "team/w"),
+        (Verb.CORDON, "n1"),
+    ][::-1]
+    off = GpuPolicySpec(failure=FailurePolicy(enabled=False))
+    assert plan_of(tenant("a"), machine, node("n2"), policy=off).decisions == []
+
+
+def test_a_drained_node_is_emptied() -> None:
+    objects = [
+        tenant("a", 64),
+        node("n1", drain=True),
+        node("n2"),
+        workload("w", 8, on=[("n1", list(range(8)))], preemption={"mode": "Checkpoint"}),
+    ]
+    plan = plan_of(*objects)
+    assert (plan.decisions[0].verb, plan.decisions[0].places[0].node) == (Verb.MIGRATE, "n2")
