@@ -26,7 +26,9 @@ FORMS = {
     "process": "process, or process:DIR, runs commands, or those below DIR",
     "exec": "exec, or exec:PATH, runs programs, or those at or below PATH",
     "http": "http, or http:HOST, talks to REST APIs and pages of metrics, or those of HOST",
+    "gpu": "gpu shares out the GPUs of the agents that join",
 }
+_MODULES = {"gpu": "homeostat.gpu.controller"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,8 @@ class Allowed:
                 raise click.UsageError(f"--allow {text}: what can be allowed is\n  " + "\n  ".join(FORMS.values()))
             if name == "file" and not bound:
                 raise click.UsageError("--allow file: say where, such as --allow file:/etc/app")
+            if name == "gpu" and colon:
+                raise click.UsageError(f"--allow {text}: gpu has no bounds; who may use which GPUs is said by Tenants")
             if colon and not bound:
                 raise click.UsageError(f"--allow {text}: nothing stands after the colon")
             if bound and name != "http":
@@ -70,7 +74,7 @@ class Allowed:
     def load(self) -> None:
         """Imports what `providers` and the engine need: on a thread, where an event loop has requests to serve meanwhile."""
         for name in ("kubernetes", "autoscaler", *self.bounds):
-            importlib.import_module(f"homeostat.providers.{name}")
+            importlib.import_module(_MODULES.get(name, f"homeostat.providers.{name}"))
         importlib.import_module("homeostat.guards.keeper")
 
     def providers(self, state: Path) -> list[Kept]:
@@ -100,6 +104,10 @@ class Allowed:
             from homeostat.providers.http import HttpResource
 
             found.append(HttpResource(self.bounds["http"] or None))
+        if "gpu" in self.bounds:
+            from homeostat.gpu.controller import Workload
+
+            found.append(Workload())
         return found + [provider for text in self.own for provider in load_own(text)]
 
 

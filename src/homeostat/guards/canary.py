@@ -49,13 +49,13 @@ def judge_health(policy: GuardPolicy, fleet: Fleet, verdict: Verdict, now: float
     if fleet.unhealthy:
         for change_set in sorted({d.wave for d in verdict.allowed if d.cause is not _DRIFT and d.change_set}):
             _wait_for_the_sick(fleet, verdict, change_set, now)
-    coming = {key: Hold(GUARD, _COMING, until) for key, until in fleet.gathering.items() if until > now}
-    if coming:
-        verdict.sift(lambda d: coming.get(d.wave) if d.touches is not _CREATE else None)
 
 
 def judge_steps(policy: GuardPolicy, fleet: Fleet, verdict: Verdict, now: float) -> None:
-    """Lets no more of a change set through than its step allows."""
+    """Lets nothing through of a change set that is still coming in, and no more of another than its step allows."""
+    coming = {key: Hold(GUARD, _COMING, until) for key, until in fleet.gathering.items() if until > now}
+    if coming:
+        verdict.sift(lambda d: coming.get(d.wave) if d.touches is not _CREATE else None)
     waiting: dict[str, list[Ref]] = {
         d.wave: [] for d in verdict.allowed if d.cause is not _DRIFT and d.touches is not _CREATE
     }

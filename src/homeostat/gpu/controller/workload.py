@@ -1,0 +1,103 @@
+"""Workloads under the loop: what is wanted of one is what the governor last decided, and agents do it once it is written down."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import ClassVar
+
+from homeostat.client import Client
+from homeostat.gpu.controller.governing import Governor
+from homeostat.gpu.controller.standing import WorkloadState, is_displaced, lagging, state_of
+from homeostat.gpu.decisions import Constraint
+from homeostat.gpu.kinds import GROUP, NODE, POLICY, POOL, TENANT, WORKLOAD, WorkloadSpec, WorkloadStatus
+from homeostat.gpu.kinds import Phase as Stage
+from homeostat.loop.controller import MANAGER
+from homeostat.loop.definitions import define
+from homeostat.loop.diff import Diff
+from homeostat.loop.fleet import Cause, Ref
+from homeostat.loop.provider import Provider, current
+from homeostat.model.clock import Clock
+from homeostat.model.kinds import KindInfo, crd_for, schema_of
+from homeostat.model.kinds.definition import status_schema
+
+_OWN_GROUND = (Constraint.STOPPED, Constraint.NONE)
+"""Reasons that are the workload's own: it belongs to whatever wrote it last."""
+
+
+class Workload(Provider[WorkloadSpec, WorkloadState]):
+    """A job, or a service, on GPUs.
+
+    To place and to resume one harms nothing that is at work, and counts as a creation; so does going on elsewhere after its node was
+    lost. To suspend, to move and to end one are changes, and the fleet that limits are a share of is what runs.
+    """
+
+    # Beside what people are told, the status has what the loop remembers.
+    info: ClassVar[KindInfo] = replace(
+        WORKLOAD, status={**status_schema(WorkloadStatus), "x-kubernetes-preserve-unknown-fields": True}
+    )
+    state_type = WorkloadState
+    contested = False
+    adopts = True
+    beside = frozenset(schema_of(WorkloadStatus)["properties"])
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._governor = Governor(clock or Clock())
+        self._asked: dict[str, WorkloadState] = {}  # by uid: what was last said to be wanted
+
+    async def open(self, client: Client) -> None:
+        for info in (TENANT, NODE, POOL, POLICY, self.info):
+            await define(client, crd_for(info), MANAGER)
+        self._governor.start(client)
+
+    async def close(self) -> None:
+        await self._governor.stop()
+
+    def forget(self, ref: Ref) -> None:
+        self._asked.pop(ref.uid, None)
+        self._governor.bell.forget(ref)
+
+    def watch(self) -> AsyncIterator[Ref]:
+        return self._governor.bell.stream()
+
+    async def observe(self, spec: WorkloadSpec) -> WorkloadState:
+        await self._governor.ready()
+        return state_of(self._governor.status(current().ref))
+
+    async def wanted(self, spec: WorkloadSpec) -> WorkloadState:
+        ref = current().ref
+        self._governor.check_fresh()
+        state, wish = state_of(self._governor.status(ref)), self._governor.wishes.get(ref.uid)
+        found = self._asked[ref.uid] = wish.target if wish is not None and wish.basis == state else state
+        return found
+
+    async def apply(self, spec: WorkloadSpec, diff: Diff) -> None:
+        ref = current().ref
+        await self._governor.carry_out(ref, self._asked[ref.uid])
+
+    async def unhealthy(self, spec: WorkloadSpec, state: WorkloadState) -> str:
+        task = current()
+        return lagging(self._governor.status(task.ref), self._governor.lost, deleting=task.deleting)
+
+    def leaves(self, spec: WorkloadSpec) -> bool:
+        """Agents end what is deleted; it is let go when none of them has a process of it any more."""
+        return True
+
+    def harmless(self, spec: WorkloadSpec, diff: Diff) -> bool:
+        status = self._governor.status(current().ref)
+        return state_of(status).phase is not Stage.RUNNING or is_displaced(status, self._governor.lost)
+
+    def counts(self, spec: WorkloadSpec, state: WorkloadState) -> bool:
+        return state.phase is Stage.RUNNING
+
+    def attribute(self, spec: WorkloadSpec, diff: Diff) -> Diff:
+        """Where a node was lost, nobody meant it: it is a repair."""
+        displaced = is_displaced(self._governor.status(current().ref), self._governor.lost)
+        return replace(diff, cause=Cause.DRIFT) if displaced else diff
+
+    def change_set(self, spec: WorkloadSpec, diff: Diff) -> str:
+        """One decision of the governor: all that a quota as it stands now takes back is judged as one."""
+        wish = self._governor.wishes.get(current().ref.uid)
+        if wish is None or wish.decision.constraint in _OWN_GROUND:
+            return ""
+        return f"{GROUP}/{wish.decision.constraint}/{spec.tenant}@{self._governor.generation(spec.tenant)}"

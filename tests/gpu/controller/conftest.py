@@ -1,0 +1,16 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.gpu.controller.world import World, governed
+
+from homeostat.testing import TestPlane
+
+
+@pytest.fixture
+async def world(homeostat: TestPlane, tmp_path: Path) -> AsyncIterator[World]:
+    """A control plane whose loop shares out GPUs."""
+    async with governed(homeostat, tmp_path) as world:
+        yield world

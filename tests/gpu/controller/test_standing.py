@@ -1,0 +1,93 @@
+"""How a workload stands by its status and by what agents reported."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from homeostat.gpu.controller.standing import Wish, carried_out, is_displaced, lagging, settled, state_of
+from homeostat.gpu.controller.undone import take_back
+from homeostat.gpu.decisions import Constraint, Decision, Memory, Verb
+
+NOW = 1_794_700_000.0
+PLACES = [{"replica": 0, "node": "n1", "gpus": [0], "milli": 1000}, {"replica": 1, "node": "n2", "gpus": [3], "milli": 1000}]
+
+
+def report(replica: int, state: str, **more: Any) -> dict[str, Any]:
+    place = PLACES[replica]
+    return {"replica": replica, "node": place["node"], "gpus": place["gpus"], "state": state, **more}
+
+
+def gang(phase: str, *reports: dict[str, Any], mode: str = "Suspend", **status: Any) -> dict[str, Any]:
+    spec = {"tenant": "t", "replicas": 2, "preemption": {"mode": mode}}
+    return {"metadata": {"name": "g"}, "spec": spec, "status": {"phase": phase, "assignment": PLACES, "reports": list(reports), **status}}
+
+
+def nowhere(node: str) -> bool:
+    return False
+
+
+@pytest.mark.parametrize(
+    ("obj", "phase"),
+    [
+        (gang("Starting", report(0, "Running")), None),
+        (gang("Starting", report(0, "Running"), report(1, "Running")), "Running"),
+        (gang("Starting", report(0, "Running"), report(1, "Running", gpus=[7])), None),
+        (gang("Starting", report(0, "Running"), report(1, "Running"), attempt=1), None),
+        (gang("Running", report(0, "Exited"), report(1, "Running")), None),
+        (gang("Running", report(0, "Exited"), report(1, "Exited")), "Succeeded"),
+        (gang("Running", report(0, "Running"), report(1, "Failed", reason="exit status 3")), "Failed"),
+        (gang("Suspending", report(0, "Suspended", pid=1), report(1, "Running")), None),
+        (gang("Suspending", report(0, "Suspended", pid=1), report(1, "Unknown")), None),
+        (gang("Suspending", report(0, "Suspended", pid=1), report(1, "Suspended", pid=2)), "Suspended"),
+        (gang("Succeeded", report(0, "Running")), None),
+    ],
+)
+def test_a_phase_follows_when_all_replicas_are_there(obj: dict[str, Any], phase: str | None) -> None:
+    assert (settled(obj, NOW, nowhere) or {}).get("phase") == phase
+
+
+def test_who_keeps_its_state_in_memory_keeps_its_place_and_others_do_not() -> None:
+    off = (report(0, "Suspended", pid=1), report(1, "Suspended", pid=2))
+    assert "assignment" not in (settled(gang("Suspending", *off), NOW, nowhere) or {})
+    ended = (report(0, "Suspended"), report(1, "Suspended"))
+    assert (settled(gang("Suspending", *ended, mode="Checkpoint"), NOW, nowhere) or {})["assignment"] == []
+
+
+def test_a_lost_node_is_not_waited_for_and_takes_the_state_with_it() -> None:
+    obj = gang("Suspending", report(0, "Suspended", pid=1), report(1, "Running", pid=2))
+    assert settled(obj, NOW, lambda node: node == "n2") == {"phase": "Suspended", "assignment": []}
+    assert not lagging(obj["status"], lambda node: node == "n2")
+    assert is_displaced(gang("Running")["status"], lambda node: node == "n2")
+    assert not is_displaced(gang("Suspended")["status"], lambda node: node == "n2")
+
+
+def test_it_says_who_is_waited_for() -> None:
+    running = gang("Running", report(0, "Running", pid=1), report(1, "Unknown", reason="the disk is full"))["status"]
+    assert lagging(running, nowhere) == "n2 has still to run it: the disk is full"
+    assert lagging(gang("Suspending", report(0, "Running"))["status"], nowhere) == "n1 has still to take it off its GPUs"
+    assert lagging(running, nowhere, deleting=True) == "n1 has still to end it"
+    assert lagging(running, lambda node: node == "n1", deleting=True) == ""
+
+
+def test_the_gpu_hours_of_a_run_are_counted_when_it_ends() -> None:
+    obj = gang("Running", report(0, "Exited"), report(1, "Exited"), startedAt="2026-11-15T00:00:00Z", gpuHours=1.5)
+    later = 1_794_700_800.0 + 3600  # an hour after it started
+    assert (settled(obj, later, nowhere) or {})["gpuHours"] == 3.5
+
+
+def test_a_preemption_that_was_not_carried_out_costs_nothing_of_the_budget() -> None:
+    said = Decision(verb=Verb.PREEMPT, kind="Workload", subject="v", name="v", reason="", constraint=Constraint.PRIORITY, beneficiary="b")
+    state = state_of(gang("Running")["status"])
+    memory = Memory(at=NOW, preemptions=[1.0, NOW], preempted={"v": [1.0, NOW]}, rivals={"v": ["b"]})
+    take_back(memory, Wish(state, state, said, NOW))
+    assert (memory.preemptions, memory.preempted["v"], memory.rivals["v"]) == ([1.0], [1.0], [])
+
+
+def test_to_suspend_counts_it_and_says_why() -> None:
+    said = Decision(verb=Verb.SUSPEND, kind="Workload", subject="g", name="g", reason="over quota", constraint=Constraint.QUOTA)
+    obj = gang("Running", report(0, "Running"), report(1, "Running"), suspensions=1)
+    wish = Wish(state_of(obj["status"]), state_of({"phase": "Suspended"}), said, NOW)
+    patch = carried_out(obj, wish, NOW, nowhere)
+    assert (patch["phase"], patch["suspensions"], patch["reason"]) == ("Suspending", 2, "over quota")
