@@ -56,6 +56,15 @@ def test_a_change_set_that_deletes_drop_by_drop_is_counted_together():
     assert step(ENFORCE, fleet) == []
 
 
+def test_what_goes_with_its_parent_was_deleted_once():
+    fleet = a_fleet(9)
+    for line in drift(fleet, range(3), Op.DELETE, Cause.INTENT, change_set="push-1"):
+        line.part_of = "a parent"
+    assert len(step(ENFORCE, fleet)) == 1
+    other = drift(fleet, [5], Op.DELETE, Cause.INTENT, change_set="push-1")
+    assert decide(ENFORCE, fleet, NOW).held[other[0].ref].guard == "deletion"
+
+
 def test_where_to_ask_can_be_chosen():
     fleet = a_fleet(100)
     drift(fleet, range(2), Op.DELETE)

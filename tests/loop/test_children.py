@@ -16,7 +16,6 @@ from homeostat.guards import Mode
 from homeostat.guards.gate import PolicyGate
 from homeostat.guards.keeper import Keeper
 from homeostat.loop.compose import AFTER, WAVE, Composer
-from homeostat.loop.composed import CHILD_KINDS
 from homeostat.loop.declarations import ADOPT
 from homeostat.loop.diff import Diff
 from homeostat.loop.engine import Engine
@@ -24,6 +23,7 @@ from homeostat.loop.observation import ABSENT, Absent
 from homeostat.loop.provider import Provider, current
 from homeostat.model.errors import ApiError
 from homeostat.model.kinds import Spec
+from homeostat.model.protocol import CHILD_KINDS
 
 Object = dict[str, Any]
 WAIT_SECONDS = 10.0
@@ -60,9 +60,9 @@ class Bench:
         self.maps = client.kind("v1", "ConfigMap", namespace="default")
         self.engine: Engine
 
-    async def start(self, mode: Mode = Mode.ENFORCE) -> None:
+    async def start(self, mode: Mode = Mode.ENFORCE, settle: float = 0.005) -> None:
         self.engine = Engine(
-            self.client, [], PolicyGate(mode=mode), settle=0.005, workers=4, composers=[self.composer]
+            self.client, [], PolicyGate(mode=mode), settle=settle, workers=4, composers=[self.composer]
         )
         await self.engine.start()
 
@@ -363,24 +363,6 @@ async def test_a_child_of_the_same_name_and_another_owner_is_left_when_the_paren
     await bench.start()
     await bench.ready()
     assert (await bench.maps.get("shop-a"))["data"] == {"goods": "gold"}
-
-
-async def test_a_parent_that_is_made_again_has_new_children(bench: Bench) -> None:
-    await bench.declare({"a": "apples"})
-    await bench.ready()
-    uid = (await bench.maps.get("shop-a"))["metadata"]["uid"]
-    await bench.shops.delete("shop")
-    await bench.declare({"a": "apples"})
-    await bench.ready()
-    async with asyncio.timeout(WAIT_SECONDS):
-        while True:
-            try:
-                if (await bench.maps.get("shop-a"))["metadata"]["uid"] != uid:
-                    break
-            except ApiError as error:
-                if error.code != 404:
-                    raise
-            await asyncio.sleep(0.005)
 
 
 class LampSpec(Spec):

@@ -11,7 +11,7 @@ from homeostat.api.table import CREATED_AT, NAME
 from homeostat.model.clock import Clock
 from homeostat.model.conditions import condition_is, set_condition
 from homeostat.model.errors import FieldError
-from homeostat.model.protocol import HOST
+from homeostat.model.protocol import CHILD_KINDS, HOST
 
 DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
 CRDS = f"{DEFINITIONS}/"
@@ -151,6 +151,11 @@ def established(crd: Object) -> bool:
 def accepted(crd: Object) -> bool:
     """Nobody else holds any of its names."""
     return condition_is(crd, "NamesAccepted")
+
+
+def is_composed(crd: Object) -> bool:
+    """Whether a loop makes other objects of those of a kind, and takes them away itself."""
+    return CHILD_KINDS in (crd["metadata"].get("annotations") or {})
 
 
 def acts_on_host(crd: Object) -> bool:

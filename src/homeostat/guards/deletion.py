@@ -27,9 +27,10 @@ def judge(policy: GuardPolicy, fleet: Fleet, verdict: Verdict, now: float) -> No
 def _ask(policy: GuardPolicy, fleet: Fleet, verdict: Verdict) -> None:
     above = policy.deletion.confirm_above
     drifts = unapproved(fleet, verdict, _DELETE)
-    gone = len(touched_before(fleet, drifts, _DELETE))
-    limit = share(policy.cap if above is None else above, fleet.size + gone)  # of the fleet as it was before
-    count = len(drifts) + gone
+    deleted = {d.part_of or d.ref for d in drifts}  # what goes with its parent was deleted once
+    before = touched_before(fleet, drifts, _DELETE)
+    limit = share(policy.cap if above is None else above, fleet.size + len(before))  # of the fleet as it was before
+    count = len(deleted | {ref for ref in before if ref.uid not in deleted})
     if count <= limit:
         return
     plan = to_approve(fleet, verdict, _DELETE)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from homeostat.client import Client, Key
-from homeostat.loop.compose import Composer, applied_by, is_ours
+from homeostat.loop.compose import Composer, applied_by
 from homeostat.loop.composed import Composed, key_of
 from homeostat.loop.controller import MANAGER, Controller, Seen
 from homeostat.loop.declarations import Object
@@ -28,6 +28,8 @@ from homeostat.loop.provider import Provider, current
 from homeostat.loop.record import Intent, Record
 from homeostat.model.clock import Clock
 from homeostat.model.kinds import Spec, crd_for
+
+_OWNER = ("manifest", "metadata", "ownerReferences")
 
 
 class ChildSpec(Spec):
@@ -95,6 +97,10 @@ class Children(Provider[ChildSpec, ChildState], group="composed.homeostat.dev", 
         taken = diff.op is Op.UPDATE and not self._composer.force
         return self._live[current().ref].conflict if taken else ""
 
+    def harmless(self, spec: ChildSpec, diff: Diff) -> bool:
+        """A child that only gets a new parent, for one of the same name was made again, is not changed by that."""
+        return diff.op is Op.UPDATE and all(change.path[:3] == _OWNER for change in diff.changes)
+
     def facts(self, ref: Ref) -> dict[str, Any] | None:
         obj = self._live[ref].obj
         return None if obj is None else {"manifest": masked(obj, ref.uid)}
@@ -122,8 +128,11 @@ class ComposerController(Controller):
         # Who keeps a kind guards it again, and must not wait for us.
         return self.name if self._is_kept(ref) else ref.name.partition("/")[0]
 
+    def part_of(self, ref: Ref) -> str:
+        return ref.uid if self._composed.goes_with_its_parent(ref) else ""
+
     def _is_kept(self, ref: Ref) -> bool:
-        return ref.name.partition("/")[0] in self._composed.kept
+        return ref.name.partition("/")[0] in self._composed.kinds.kept
 
     async def fetch(self, name: str, namespace: str) -> Object:
         return await self._composed.check(Key(namespace, name))
@@ -133,7 +142,7 @@ class ComposerController(Controller):
         obj, manager = self.children.live(ref).obj, self._composer.manager
         if obj is None:
             return record.last_applied
-        if not is_ours(obj, ref.uid, manager):
+        if not self._composed.owns(ref, obj):
             return None
         if record.last_applied is not None and record.identity == identity:
             return record.last_applied

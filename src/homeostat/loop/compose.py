@@ -9,7 +9,7 @@
 Children belong to their parent by an owner reference, and their declared fields to us by server-side apply. They come in the
 order of their waves (annotation `homeostat.dev/wave`, a whole number, 0 unless said) and after what they name
 (`homeostat.dev/after: ConfigMap/shop`); the next is made when those before it are as declared and healthy. What is no longer
-wanted goes last, in reverse; only what has our owner reference and our fields ever goes.
+wanted goes last, in reverse; only what has our owner reference and our fields ever goes. A parent that is gone wants nothing.
 
 What is here decides, and does nothing. `children` runs it under the engine, where every change of a child goes through the gate
 as one of its own kind.
@@ -29,10 +29,10 @@ from homeostat.loop.observation import ABSENT
 from homeostat.loop.provider import CATEGORY
 from homeostat.model.kinds import Column, KindInfo, Spec
 from homeostat.model.kinds.definition import Scope
+from homeostat.model.protocol import composed_by
 
 WAVE = "homeostat.dev/wave"
 AFTER = "homeostat.dev/after"
-_MANAGER_LIMIT = 128
 
 Object = dict[str, Any]
 SpecT = TypeVar("SpecT", bound=Spec)
@@ -66,6 +66,8 @@ class Composer(Generic[SpecT]):
 
     info: ClassVar[KindInfo]
     force: ClassVar[bool] = True
+    controller: ClassVar[type[Any] | None] = None
+    """Who brings it before the engine, where that is not `ComposerController`."""
 
     def __init_subclass__(
         cls,
@@ -108,7 +110,7 @@ class Composer(Generic[SpecT]):
     @property
     def manager(self) -> str:
         """The field manager that children are written as."""
-        return f"homeostat/{self.info.name}"[:_MANAGER_LIMIT]
+        return composed_by(self.info.name)
 
 
 def _spec_type(cls: type) -> type[Spec] | None:
@@ -165,7 +167,7 @@ def _complete(parent: Mapping[str, Any], manifest: Any, scopes: Scopes) -> tuple
 
 
 def owner_reference(parent: Mapping[str, Any]) -> Object:
-    """Says whose a child is: it goes when its parent goes."""
+    """Says whose a child is."""
     return {
         "apiVersion": parent["apiVersion"],
         "kind": parent["kind"],

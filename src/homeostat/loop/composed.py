@@ -5,25 +5,22 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import orjson
 from xxhash import xxh3_128_hexdigest
 
-from homeostat.client import Client, Informer, Key, Packed
+from homeostat.client import Client, Key, Packed
 from homeostat.loop.applied import fields_of, view
 from homeostat.loop.changesets import inherited
+from homeostat.loop.childkinds import ChildKinds, Unread
 from homeostat.loop.compose import (
     Child,
     ComposeError,
     Composer,
-    applied_by,
     children_of,
     is_ours,
     kind_of,
-    named_kinds,
-    read_kinds,
     removals,
     stages,
 )
@@ -31,9 +28,22 @@ from homeostat.loop.controller import MANAGER
 from homeostat.loop.declarations import ADOPT, Followed, Object
 from homeostat.loop.fleet import Ref
 from homeostat.loop.hints import Bell
+from homeostat.loop.lineage import Lineage
 from homeostat.loop.live import masked
-from homeostat.loop.parents import child_is, going, parent_status, ready_status
-from homeostat.loop.provider import CATEGORY, Moved
+from homeostat.loop.parents import (
+    FOREGROUND,
+    ORPHAN,
+    Parent,
+    as_is,
+    child_is,
+    deleted_by,
+    going,
+    mark_of,
+    parent_status,
+    ready_status,
+    under_way,
+)
+from homeostat.loop.provider import Moved
 from homeostat.loop.queue import WorkQueue
 from homeostat.loop.status import OBSERVED_AT, merge_patch
 from homeostat.model.clock import Clock
@@ -54,12 +64,6 @@ STEP = 500
 CONFLICT_SECONDS = 0.05
 """After so long a report is made again that somebody else's write came before."""
 WORKERS = 16
-CHILD_KINDS = "homeostat.dev/child-kinds"
-"""Annotation of a composer's CustomResourceDefinition: every kind that its children were ever of."""
-
-
-class _Unread(Exception):
-    """Objects of a kind were not read yet: nobody knows which children there are."""
 
 
 class _Verified(NamedTuple):
@@ -67,22 +71,6 @@ class _Verified(NamedTuple):
 
     uid: str
     revision: str
-
-
-@dataclass(slots=True)
-class _Parent:
-    """What is known of one parent: which of its children are declared, and what is the matter with it."""
-
-    key: Key
-    uid: str
-    heard: int = 0  # which state of it was last looked at, its status left out
-    mark: Any = None  # of what was composed: all of the parent but its status
-    wanted: dict[Child, Object] = field(default_factory=dict)
-    order: list[list[Child]] = field(default_factory=list)
-    declared: dict[Child, Key] = field(default_factory=dict)
-    waiting: int = 0  # those whose stage has not come
-    problem: str = ""
-    patient_until: float = 0.0  # before that nobody is told that it is not done yet
 
 
 class Composed:
@@ -95,14 +83,12 @@ class Composed:
         self._bell = bell
         self.resource = client.kind(composer.info.api_version, composer.info.kind)
         self._parents = Followed(client, composer.info.api_version, composer.info.kind)
-        self._known: dict[Key, _Parent] = {}
-        self._by_uid: dict[str, Key] = {}
+        self._known: dict[Key, Parent] = {}
+        self._lineage = Lineage(composer.info, composer.manager, self._alive)
         self._objects: dict[Key, Object] = {}
         self._owners: dict[Key, Key] = {}  # of declared children: the parent
         self._verified: dict[Key, _Verified] = {}
-        self._kinds: dict[tuple[str, str], Informer[Packed]] = {}
-        self._names: dict[tuple[str, str], tuple[str, bool]] = {}  # plural.group, and whether in a namespace
-        self.kept: set[str] = set()  # of those (plural.group) that a loop keeps itself
+        self.kinds = ChildKinds(client, composer.info.name, self._child_changed, self._kind_read)
         self._handlers: list[Callable[[Key], None]] = []
         self._queue: WorkQueue[Key] = WorkQueue(source=client.random)
         self._unread: set[Key] = set()  # parents that wait for kinds of children to be read
@@ -120,17 +106,14 @@ class Composed:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._parents.stop()
-        for informer in self._kinds.values():
-            await informer.stop()
+        await self.kinds.stop()
 
     async def wait_synced(self) -> None:
         """Until the parents were read, and all were composed whose children can be read within some seconds."""
         await self._parents.wait_synced()
         try:
             async with asyncio.timeout(SYNC_SECONDS):
-                for kind in await self._kinds_ever():
-                    await self._learn(kind)
-                await asyncio.gather(*(informer.wait_synced() for informer in self._kinds.values()))
+                await self.kinds.begin()
         except (TimeoutError, ApiError) as error:
             log.warning("some kinds of children of %s cannot be read yet: %s", self._composer.info.name, error)
         await self._begin()
@@ -141,6 +124,10 @@ class Composed:
     async def _begin(self) -> None:
         """Takes up the parents whose children are as they were verified before a restart; the others are for the workers."""
         self._parents.subscribe(self._parent_changed)
+        alive = {packed.uid for key in self._parents.all() if (packed := self._parents.packed(key)) is not None}
+        for child in self.kinds.all():
+            if child.owner and child.owner not in alive and (left := self._lineage.parent_of(child)) is not None:
+                self._queue.add(left)
         for number, key in enumerate(self._parents.all()):
             if not self._take_up(key):
                 self._queue.add(key)
@@ -151,15 +138,16 @@ class Composed:
         packed = self._parents.packed(key)
         if packed is None or packed.deleting or b'"verified"' not in packed.body or key in self._known:
             return False
-        obj, known = packed.load(), _Parent(key, packed.uid)
+        obj, known = packed.load(), Parent(key, packed.uid)
         try:
-            known.wanted, known.mark, known.heard = self._wanted(obj), _mark(obj), packed.mark
+            known.wanted, known.mark, known.heard = self._wanted(obj), mark_of(obj), packed.mark
             known.order = stages(known.wanted)
             if not self._as_verified(known, obj, self._existing(known)):
                 return False
         except Exception:  # whatever it is, it is told when it is composed
             return False
-        self._known[key], self._by_uid[known.uid] = known, key
+        self._known[key] = known
+        self._lineage.live(known.uid, key)
         return True
 
     def get(self, key: Key) -> Object | None:
@@ -212,7 +200,8 @@ class Composed:
         owner, known = self._owners.get(key), self._verified.get(key)
         if owner is None or known is None or (child := self._child(owner, key)) is None:
             return False
-        found = self._kinds[self._objects[key]["spec"]["manifest"]["apiVersion"], child.kind].get(child.name, child.namespace)
+        kind = self._objects[key]["spec"]["manifest"]["apiVersion"], child.kind
+        found = self.kinds.get(kind, Key(child.namespace, child.name))
         return found is not None and known == (found.uid, found.revision)
 
     def _child(self, owner: Key, key: Key) -> Child | None:
@@ -235,29 +224,40 @@ class Composed:
         if obj is None:
             raise not_found(self._composer.info.group, "children", key.name)
         owner = self._owners[key]
-        known = self._known[owner]
-        parent = await self.resource.get(owner.name, namespace=owner.namespace)
-        wanted = known.wanted if _mark(parent) == known.mark else self._wanted(parent)
-        child = self._child(owner, key)
+        known, child = self._known[owner], self._child(owner, key)
         assert child is not None
-        same = (child not in wanted) if going(obj) else wanted.get(child) == obj["spec"]["manifest"]
-        if parent["metadata"]["uid"] != obj["metadata"]["uid"] or not same:
+        parent = await self._read(owner)
+        if known.gone:
+            same = parent is None
+        elif parent is None or parent["metadata"]["uid"] != known.uid or deleted_by(parent, ORPHAN):
+            same = False
+        else:
+            wanted = known.wanted if mark_of(parent) == known.mark else self._wanted(parent)
+            same = (child not in wanted) if going(obj) else wanted.get(child) == obj["spec"]["manifest"]
+        if not same:
             self._queue.add(owner)
             raise Moved("its parent means it otherwise by now")
         return obj
+
+    async def _read(self, key: Key) -> Object | None:
+        """A parent, fresh; None where it is gone, or goes when its children have."""
+        try:
+            parent = await self.resource.get(key.name, namespace=key.namespace)
+        except ApiError as error:
+            if error.code == 404:
+                return None
+            raise
+        return None if deleted_by(parent, FOREGROUND) else parent
 
     async def unmoved(self, keys: Iterable[Key], fresh: bool) -> set[Key]:
         """Those of them whose objects are in the very state in which they were last seen to be as declared.
 
         `fresh` reads their kinds anew; without, what was read last counts, which is for a start, when that was just now.
         """
-        now: dict[Key, _Verified] = {}
-        for kind, informer in self._kinds.items():
-            plural = self._names[kind][0]
-            found = await self._client.kind(*kind, Packed).list() if fresh else informer.all()
-            now.update(
-                (Key(one.key.namespace, f"{plural}/{one.key.name}"), _Verified(one.uid, one.revision)) for one in found
-            )
+        now = {
+            Key(one.key.namespace, f"{plural}/{one.key.name}"): _Verified(one.uid, one.revision)
+            for plural, one in await self.kinds.listed(fresh=fresh)
+        }
         return {key for key in keys if (known := self._verified.get(key)) is not None and now.get(key) == known}
 
     # What changes
@@ -267,14 +267,18 @@ class Composed:
         if known is None or found is None or known.heard != found.mark:  # our own reports come by here too
             self._queue.add(key)
 
+    def _kind_read(self) -> None:
+        while self._unread:  # who waited for it is composed again
+            self._queue.add(self._unread.pop())
+
     def _child_changed(self, kind: tuple[str, str], key: Key) -> None:
-        name = Key(key.namespace, f"{self._names[kind][0]}/{key.name}")
-        found = self._kinds[kind].get(key.name, key.namespace)
+        name = Key(key.namespace, f"{self.kinds.names[kind]}/{key.name}")
+        found = self.kinds.get(kind, key)
         declared = self._objects.get(name)
         if declared is not None:
             if found is None or self._verified.get(name) != (found.uid, found.revision):  # else: our own write
                 self._bell.ring(self.ref_of(declared))
-        elif found is not None and (owner := self._by_uid.get(found.owner)) is not None:
+        elif found is not None and (owner := self._lineage.parent_of(found)) is not None:
             self._queue.add(owner)  # one of ours that is not declared: it is to go
 
     def ref_of(self, obj: Object) -> Ref:
@@ -307,20 +311,24 @@ class Composed:
     async def _compose(self, key: Key) -> None:
         packed, known = self._parents.packed(key), self._known.get(key)
         obj = None if packed is None else packed.load()
-        if known is not None and (obj is None or obj["metadata"]["uid"] != known.uid or going(obj)):
+        if obj is None or deleted_by(obj, FOREGROUND):
+            await self._depart(key, known)
+            return
+        uid = obj["metadata"]["uid"]
+        if known is not None and (known.uid != uid or known.gone or deleted_by(obj, ORPHAN)):
             self._withdraw(known)
             known = None
-        if obj is None or going(obj):
-            return  # its children go with it, by their owner references
+        if going(obj):
+            return  # its children stay as they are until it is gone
         if known is None:
-            known = self._known[key] = _Parent(key, obj["metadata"]["uid"])
-            self._by_uid[known.uid] = key
+            known = self._known[key] = Parent(key, uid)
+            self._lineage.live(uid, key)
         assert packed is not None
         known.heard = packed.mark
         try:
             await self._declare(known, obj)
             known.problem = ""
-        except _Unread as why:
+        except Unread as why:
             self._unread.add(key)
             self._queue.add_after(key, AGAIN_SECONDS)
             if not (problem := str(why)):
@@ -334,13 +342,39 @@ class Composed:
             known.mark, known.problem = None, f"{type(error).__name__}: {error}"
         await self._report(known, obj)
 
-    async def _declare(self, known: _Parent, obj: Object) -> None:
-        if (mark := _mark(obj)) != known.mark:
+    async def _depart(self, key: Key, known: Parent | None) -> None:
+        """A parent that is gone, or waits to go, wants no children: each goes through the gate, and what is held there stays."""
+        if known is None or not known.gone:
+            if await self._read(key) is not None:
+                self._queue.add_after(key, CONFLICT_SECONDS)  # we have not heard of it yet
+                return
+            before, known = known, None
+            if before is not None:
+                self._withdraw(before)
+            if former := self._lineage.former(key):
+                known = self._known[key] = Parent(key, min(former), gone=True)
+        if known is None:
+            return
+        try:
+            existing = self._existing(known)
+        except Unread:
+            self._unread.add(key)
+            self._queue.add_after(key, AGAIN_SECONDS)
+            return
+        nobody: Object = {"metadata": {}}
+        self._keep_till_its_turn(known, nobody, existing)
+        self._prune(known, nobody)
+        if not known.declared:
+            self._withdraw(known)
+            self._lineage.forget(key, self._lineage.former(key))
+
+    async def _declare(self, known: Parent, obj: Object) -> None:
+        if (mark := mark_of(obj)) != known.mark:
             manifests = list(self._composer.compose(decode(self._composer.info.spec, obj.get("spec") or {}), obj))
             kinds = {kind_of(manifest) for manifest in manifests}
             for kind in sorted(kinds):
-                await self._learn(kind)
-            wanted = children_of(obj, manifests, {kind: self._names[kind][1] for kind in kinds})
+                await self.kinds.learn(kind)
+            wanted = children_of(obj, manifests, self.kinds.scopes)
             known.order, known.wanted, known.mark = stages(wanted), wanted, mark
             known.patient_until = asyncio.get_running_loop().time() + PATIENCE_SECONDS
         existing = self._existing(known)
@@ -354,32 +388,48 @@ class Composed:
                 elif child not in known.declared or self._manifest(known, child) != wanted[child]:
                     known.waiting += 1
             ready = ready and all(self._ready(known, child) for child in stage)
-        for child in sorted(existing.keys() - wanted.keys() - known.declared.keys()):
-            live = existing[child].load()
-            if is_ours(live, known.uid, self._composer.manager):
-                self._put(known, obj, child, _as_is(live, self._composer.manager))  # till its turn to go comes
+        self._keep_till_its_turn(known, obj, existing)
         if ready:
             self._prune(known, obj)
 
-    def _ready(self, known: _Parent, child: Child) -> bool:
+    def _keep_till_its_turn(self, known: Parent, obj: Object, existing: Mapping[Child, Packed]) -> None:
+        """Declares what is ours and not wanted as it is: its turn to go comes."""
+        for child in sorted(existing.keys() - known.wanted.keys() - known.declared.keys()):
+            live = existing[child].load()
+            if is_ours(live, existing[child].owner, self._composer.manager):
+                self._put(known, obj, child, as_is(live, self._composer.manager))
+
+    def _ready(self, known: Parent, child: Child) -> bool:
         return child in known.declared and child_is(self._objects[known.declared[child]], "Ready")
 
-    def _prune(self, known: _Parent, obj: Object) -> None:
+    def _prune(self, known: Parent, obj: Object) -> None:
         """Has the last stage of what is no longer wanted go; the next when that is gone."""
         left = {child: self._manifest(known, child) for child in known.declared if child not in known.wanted}
         for stage in removals(left)[:1]:
             for child in stage:
                 self._put(known, obj, child, left[child], leaves=True)
 
-    def _existing(self, known: _Parent) -> dict[Child, Packed]:
-        """What there is that this parent controls, of all kinds that children were ever of."""
-        found: dict[Child, Packed] = {}
-        for (version, kind), informer in self._kinds.items():
-            if not informer.synced:
-                raise _Unread(f"objects of {version} {kind} cannot be read: {informer.problem}" if informer.problem else "")
-            for one in informer.indexed("owner", known.uid):
-                found[Child(version.rpartition("/")[0], kind, one.key.namespace, one.key.name)] = one
+    def _existing(self, known: Parent) -> dict[Child, Packed]:
+        """What there is that this parent controls, or one of its name did, of all kinds that children were ever of."""
+        former = self._lineage.former(known.key)
+        found = self.kinds.of({known.uid, *former})
+        self._lineage.forget(known.key, former - {one.owner for one in found.values()})
         return found
+
+    def owns(self, ref: Ref, obj: Object) -> bool:
+        """Whether an object is a child of a parent, or of one that had its name before, and made by us."""
+        owner = self._owners.get(Key(ref.namespace, ref.name))
+        uids = {ref.uid, *(self._lineage.former(owner) if owner is not None else ())}
+        return any(is_ours(obj, uid, self._composer.manager) for uid in uids)
+
+    def goes_with_its_parent(self, ref: Ref) -> bool:
+        """Whether a child is to go because its parent is gone."""
+        owner = self._owners.get(Key(ref.namespace, ref.name))
+        return owner is not None and self._known[owner].gone
+
+    def _alive(self, key: Key) -> str:
+        found = self._parents.packed(key)
+        return "" if found is None else found.uid
 
     def _is_so(self, packed: Packed | None, manifest: Object) -> bool:
         """Whether a child is there as wanted already: then it need not wait for its turn."""
@@ -392,12 +442,12 @@ class Composed:
 
     # What a restart finds as it was left
 
-    def _digest(self, known: _Parent, seen: Mapping[Child, _Verified]) -> str:
+    def _digest(self, known: Parent, seen: Mapping[Child, _Verified]) -> str:
         """Names what is wanted of the children, and the very states in which they were seen to be so."""
         lines = [(*child, known.wanted[child], *seen[child]) for child in sorted(known.wanted)]
         return xxh3_128_hexdigest(orjson.dumps(lines, option=orjson.OPT_SORT_KEYS))
 
-    def _as_verified(self, known: _Parent, parent: Object, existing: Mapping[Child, Packed]) -> bool:
+    def _as_verified(self, known: Parent, parent: Object, existing: Mapping[Child, Packed]) -> bool:
         """Declares all children as they were verified before a restart, if nothing has moved since."""
         status = parent.get("status") or {}
         if not status.get("verified") or existing.keys() != known.wanted.keys() or not child_is(parent, "Ready"):
@@ -410,47 +460,11 @@ class Composed:
             self._put(known, parent, child, manifest, verified=seen[child])
         return True
 
-    async def _kinds_ever(self) -> set[tuple[str, str]]:
-        crd = await self._definition().get(self._composer.info.name)
-        text = (crd["metadata"].get("annotations") or {}).get(CHILD_KINDS, "")
-        return read_kinds(text.split(",")) if text else set()
-
-    def _definition(self) -> Any:
-        return self._client.kind("apiextensions.k8s.io/v1", "CustomResourceDefinition")
-
-    async def _learn(self, kind: tuple[str, str]) -> None:
-        """Follows the objects of a kind from now on. It is written down before the first is made, so that none is lost sight of."""
-        if kind in self._kinds:
-            return
-        resource = self._client.kind(*kind, Packed)
-        served = await resource.served()
-        ever = await self._kinds_ever()
-        if kind not in ever:
-            note = {"metadata": {"annotations": {CHILD_KINDS: ",".join(named_kinds(ever | {kind}))}}}
-            await self._definition().patch(self._composer.info.name, note, field_manager=f"{MANAGER}-composer")
-        if kind in self._kinds:
-            return  # another parent was faster
-        group = kind[0].rpartition("/")[0]
-        name = f"{served.plural}.{group}" if group else served.plural
-        self._names[kind] = (name, served.namespaced)
-        if CATEGORY in served.categories:
-            self.kept.add(name)
-        informer = self._kinds[kind] = resource.informer(indexes={"owner": lambda one: [one.owner] if one.owner else []})
-        informer.subscribe(lambda key: self._child_changed(kind, key))
-        informer.start()
-
-        async def tell() -> None:
-            await informer.wait_synced()
-            while self._unread:  # who waited for it is composed again
-                self._queue.add(self._unread.pop())
-
-        self._spawn(tell())
-
     # Declaring
 
     def _put(
         self,
-        known: _Parent,
+        known: Parent,
         parent: Object,
         child: Child,
         manifest: Object,
@@ -459,7 +473,7 @@ class Composed:
         verified: _Verified | None = None,
     ) -> None:
         """Declares a child, or that it is to go; what is declared so already stays as it is, and so does what was `verified`."""
-        key = Key(child.namespace, f"{self._names[manifest['apiVersion'], child.kind][0]}/{child.name}")
+        key = Key(child.namespace, f"{self.kinds.names[manifest['apiVersion'], child.kind]}/{child.name}")
         if self._owners.get(key, known.key) != known.key:
             raise ComposeError(f"{child} is a child of {self._owners[key]} already")
         before = self._objects.get(key)
@@ -495,21 +509,20 @@ class Composed:
         self._revision += 1
         return {**metadata, "resourceVersion": str(self._revision)}
 
-    def _manifest(self, known: _Parent, child: Child) -> Object:
+    def _manifest(self, known: Parent, child: Child) -> Object:
         found: Object = self._objects[known.declared[child]]["spec"]["manifest"]
         return found
 
     def _wanted(self, parent: Object) -> dict[Child, Object]:
         manifests = list(self._composer.compose(decode(self._composer.info.spec, parent.get("spec") or {}), parent))
-        scopes = {kind: self._names[kind][1] for kind in map(kind_of, manifests) if kind in self._names}
-        if any(kind_of(manifest) not in scopes for manifest in manifests):
+        if any(kind_of(manifest) not in self.kinds.scopes for manifest in manifests):
             raise Moved("its parent means it otherwise by now")
-        return children_of(parent, manifests, scopes)
+        return children_of(parent, manifests, self.kinds.scopes)
 
-    def _withdraw(self, known: _Parent) -> None:
-        """Forgets the children of a parent that is gone, without a word to the world."""
+    def _withdraw(self, known: Parent) -> None:
+        """Forgets the children of a parent that is gone, without a word to the world; their names stay in the lineage."""
         del self._known[known.key]
-        self._by_uid.pop(known.uid, None)
+        self._lineage.end(known.uid, known.key)
         for key in known.declared.values():
             self._objects.pop(key, None)
             self._owners.pop(key, None)
@@ -518,10 +531,10 @@ class Composed:
 
     # Reporting
 
-    def _patience(self, known: _Parent) -> float:
+    def _patience(self, known: Parent) -> float:
         return known.patient_until - asyncio.get_running_loop().time()
 
-    async def _report(self, known: _Parent, obj: Object) -> None:
+    async def _report(self, known: Parent, obj: Object) -> None:
         children = [self._objects[key] for key in known.declared.values()]
         told = (obj.get("status") or {}).get("observedGeneration") == obj["metadata"].get("generation", 0)
         if told and not known.problem and not all(find_condition(child, "Ready") for child in children):
@@ -542,7 +555,7 @@ class Composed:
         if child_is({**obj, "status": status}, "Ready"):
             seen = {child: self._verified.get(key) for child, key in known.declared.items()}
             status["verified"] = self._digest(known, seen) if all(seen.values()) else None  # type: ignore[arg-type]
-        elif not known.problem and all(map(_under_way, children)) and (left := self._patience(known)) > 0:
+        elif not known.problem and all(map(under_way, children)) and (left := self._patience(known)) > 0:
             self._queue.add_after(known.key, left)
             return
         metadata = obj["metadata"]
@@ -564,22 +577,3 @@ class Composed:
 def key_of(obj: Object) -> Key:
     """Under which key a declaration stands."""
     return Key(obj["metadata"].get("namespace", ""), obj["metadata"]["name"])
-
-
-def _mark(obj: Object) -> Any:
-    """All of a parent that its children may hang on."""
-    names = ("uid", "generation", "labels", "annotations", "deletionTimestamp")
-    return [obj["metadata"].get(name) for name in names]
-
-
-def _under_way(child: Object) -> bool:
-    """Whether nothing is known of a child but that it is as declared, or being made so."""
-    return find_condition(child, "Ready") is None or child_is(child, "Ready") or child_is(child, "Progressing")
-
-
-def _as_is(obj: Object, manager: str) -> Object:
-    """A live child as we once declared it."""
-    ours = applied_by(obj, manager)
-    names = {name: obj["metadata"][name] for name in ("name", "namespace") if name in obj["metadata"]}
-    whole = {"apiVersion": obj["apiVersion"], "kind": obj["kind"]}
-    return {**ours, **whole, "metadata": {**ours.get("metadata", {}), **names}}

@@ -12,7 +12,8 @@ from homeostat.loop.compare import Comparer, compare
 from homeostat.loop.declarations import ADOPT, Declarations, Followed, Object
 from homeostat.loop.definitions import define
 from homeostat.loop.diff import NOTHING, Diff
-from homeostat.loop.fleet import Op, Ref
+from homeostat.loop.fleet import Op, Parts, Ref
+from homeostat.loop.listener import Listener
 from homeostat.loop.observation import ABSENT, Absent, Observation, State, Unknown
 from homeostat.loop.provider import Moved, Provider, Refused, Task, Working
 from homeostat.loop.record import Intent, Record, creation_key
@@ -49,6 +50,7 @@ class Seen:
     harmless: bool = False
     counts: bool = True
     change_set: str = ""
+    parts: Parts | None = None
 
     @property
     def deleting(self) -> bool:
@@ -57,6 +59,9 @@ class Seen:
 
 class Controller:
     """Looks at and acts on the resources of one provider. `name` is that of their kind, among all that an engine runs."""
+
+    listener: Listener | None = None
+    """Who wants to know what the engine does, beside those that it was given."""
 
     def __init__(self, provider: Provider[Any, Any], client: Client, clock: Clock) -> None:
         self.provider = provider
@@ -87,6 +92,10 @@ class Controller:
     def fleet_kind(self, ref: Ref) -> str:
         """The kind (plural.group) by which policies select a resource."""
         return ref.kind
+
+    def part_of(self, ref: Ref) -> str:
+        """The uid of what was deleted as a whole, and this with it; empty where it stands for itself."""
+        return ""
 
     async def fetch(self, name: str, namespace: str) -> Object:
         """A declaration, fresh. `ApiError` 404 where it is gone."""
@@ -154,6 +163,7 @@ class Controller:
         observed = state if isinstance(state, Absent) else encode(state)
         unhealthy = foreign = change_set = ""
         harmless, counts = False, True
+        parts: Parts | None = None
         with self.trace.phase("compare", ref), self._working(obj, ref):
             identity = "" if isinstance(state, Absent) else self.provider.identity(spec, state)
             last = self.last_applied(record, identity)
@@ -166,6 +176,7 @@ class Controller:
                 foreign = self.provider.foreign(spec, diff)
                 harmless = self.provider.harmless(spec, diff)
                 change_set = self.provider.change_set(spec, diff)
+                parts = self.provider.parts(spec, state)
             elif not diff and not isinstance(state, Absent):
                 unhealthy = await self.provider.unhealthy(spec, state)
             if not isinstance(state, Absent):
@@ -186,6 +197,7 @@ class Controller:
             harmless,
             counts,
             change_set,
+            parts,
         )
 
     def last_applied(self, record: Record, identity: str) -> dict[str, Any] | None:
@@ -262,8 +274,12 @@ class Controller:
         assert seen.spec is not None
         assert seen.diff.op is not None
         assert not isinstance(seen.observation.state, Unknown)
-        before = seen.obj.get("status") or {}
-        obj = await self.journal(seen, Intent(seen.diff.op, seen.made_from, self._key(seen.ref, seen.obj), self._clock.now()))
+        before, journaled = seen.obj.get("status") or {}, self.provider.journaled
+        if journaled:
+            intent = Intent(seen.diff.op, seen.made_from, self._key(seen.ref, seen.obj), self._clock.now())
+            obj = await self.journal(seen, intent)
+        else:
+            obj = await self._held(seen)
         if not self.may_act():
             raise Moved("another loop may keep it by now")
         acting = self.trace.phase("act", seen.ref, op=str(seen.diff.op))
@@ -275,7 +291,8 @@ class Controller:
                     else:
                         await self.provider.apply(seen.spec, seen.diff)
             except (Moved, Refused):  # nothing was done: the journal is as it was
-                await self.write_status(obj, before)
+                if journaled:
+                    await self.write_status(obj, before)
                 raise
             except Exception:
                 await self._keep(obj, task)
@@ -291,6 +308,15 @@ class Controller:
             return await self.write_status(
                 obj, {**(obj.get("status") or {}), "intent": intent.to_status()}, unmoved=True
             )
+        except ApiError as error:
+            if error.reason == "Conflict":
+                raise Moved("it was written to in the meantime") from error
+            raise
+
+    async def _held(self, seen: Seen) -> Object:
+        """Puts our finalizer on where it is not yet. Raises `Moved` as `journal` does."""
+        try:
+            return await self.hold_on(seen.obj)
         except ApiError as error:
             if error.reason == "Conflict":
                 raise Moved("it was written to in the meantime") from error
@@ -346,11 +372,14 @@ class Controller:
         look at the uid in a patch of the status.)
         """
         for left in range(STATUS_TRIES - 1, -1, -1):
-            patch = change_of(obj.get("status") or {}, status)
-            for name in self.provider.beside & patch.keys():
-                del patch[name]
-            if not patch:
+            before, beside = obj.get("status") or {}, self.provider.beside
+            if beside:  # what others keep there is neither taken away nor a reason to write
+                before, status = ({name: one[name] for name in one if name not in beside} for one in (before, status))
+            patch = change_of(before, status)
+            told = self.provider.tells(obj, status)
+            if told is None or not (patch or told):
                 return obj
+            patch |= told
             same = {name: obj["metadata"][name] for name in ("uid", "resourceVersion")}
             try:
                 return await self._patch(obj, {"metadata": same, "status": patch}, "status")

@@ -92,9 +92,10 @@ class Engine:
         self._members = Members()
         self.fleets = self._members.fleets
         kept = [Controller(provider, client, self.clock) for provider in providers]
-        composed = [ComposerController(composer, client, self.clock) for composer in composers]
+        composed = [(composer.controller or ComposerController)(composer, client, self.clock) for composer in composers]
         self.controllers: dict[str, Controller] = {one.name: one for one in (*kept, *composed)}
-        self.tell, self._trace = Listeners(listeners), Tracing.configured()
+        heard = [one.listener for one in self.controllers.values() if one.listener is not None]
+        self.tell, self._trace = Listeners((*listeners, *heard)), Tracing.configured()
         for controller in self.controllers.values():
             controller.trace = self._trace
         self._random = source or random.Random()
@@ -251,7 +252,7 @@ class Engine:
         if obj is None:
             self._gone(where)
             return
-        if not obj["metadata"].get("deletionTimestamp"):
+        if not obj["metadata"].get("deletionTimestamp") and controller.provider.holds(obj):
             obj = await controller.hold_on(obj)
         seen = await controller.look(obj)
         drift = self._enter(controller, seen)

@@ -67,6 +67,18 @@ class Ref:
         return f"{self.kind}/{self.namespace}/{self.name}" if self.namespace else f"{self.kind}/{self.name}"
 
 
+class Parts(NamedTuple):
+    """What one difference does inside of its thing, where that consists of many: so guards judge it as the fleet that it is.
+
+    `size` counts what there is now; the others what would be made, changed and destroyed.
+    """
+
+    size: int
+    adds: int = 0
+    changes: int = 0
+    deletions: int = 0
+
+
 @dataclass(slots=True)
 class Drift:
     """One line of the ledger: an open difference between declared and observed.
@@ -98,7 +110,9 @@ class Drift:
     domain: str = ""  # fault domain: a rack, a zone
     permit: Permit | None = None  # the breaker's leave for the action under way
     approved: str = ""  # the `made_from` that a person approved: the approval is for that and nothing else
+    part_of: str = ""  # the uid of what it goes with: a parent that is gone, and whose deletion was one
     touches: Op = None  # type: ignore[assignment]  # as what guards count it: its `op`, or CREATE where it harms nothing that exists
+    parts: Parts | None = None  # of what consists of many things
 
     def __post_init__(self) -> None:
         self.touches = self.touches or self.op

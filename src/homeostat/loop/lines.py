@@ -40,7 +40,9 @@ def line_of(controller: Controller, seen: Seen, known: Drift | None, sets: Chang
         reversals=_reversals(controller, record, seen.diff, now) if known is None else known.reversals,
         target=controller.provider.target(seen.spec) or str(seen.ref),
         domain=controller.provider.domain(seen.spec),
+        part_of=controller.part_of(seen.ref),
         touches=_touches(seen),
+        parts=seen.parts,
     )
     if known is not None:
         line.attempts, line.failures, line.retry_at = known.attempts, known.failures, known.retry_at

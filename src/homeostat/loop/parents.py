@@ -1,17 +1,40 @@
-"""What the status of a composer's parent says: the sum of what is known of its children."""
+"""Parents of a composer: what is known of one, how it is deleted, and what its status says: the sum of what is known of its children."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+from homeostat.client import Key
+from homeostat.loop.compose import Child, applied_by
 from homeostat.model.conditions import find_condition, set_condition
 
 SHOWN = 3
 """How many children that are not as declared are named."""
 
+FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
+"""Finalizers by which a parent that is deleted waits for its children to go, or to be let go of."""
+
 Object = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Parent:
+    """What is known of one parent: which of its children are declared, and what is the matter with it."""
+
+    key: Key
+    uid: str
+    gone: bool = False  # it wants no children: those that it had go, one stage after the other
+    heard: int = 0  # which state of it was last looked at, its status left out
+    mark: Any = None  # of what was composed: all of the parent but its status
+    wanted: dict[Child, Object] = field(default_factory=dict)
+    order: list[list[Child]] = field(default_factory=list)
+    declared: dict[Child, Key] = field(default_factory=dict)
+    waiting: int = 0  # those whose stage has not come
+    problem: str = ""
+    patient_until: float = 0.0  # before that nobody is told that it is not done yet
 
 
 def parent_status(
@@ -89,3 +112,27 @@ def child_is(child: Mapping[str, Any], kind: str) -> bool:
 def going(obj: Mapping[str, Any]) -> bool:
     """Whether it is to be deleted."""
     return bool(obj["metadata"].get("deletionTimestamp"))
+
+
+def mark_of(obj: Object) -> Any:
+    """All of a parent that its children may hang on."""
+    names = ("uid", "generation", "labels", "annotations", "deletionTimestamp")
+    return [obj["metadata"].get(name) for name in names]
+
+
+def deleted_by(parent: Object, how: str) -> bool:
+    """Whether a parent is being deleted in this way."""
+    return going(parent) and how in (parent["metadata"].get("finalizers") or ())
+
+
+def under_way(child: Object) -> bool:
+    """Whether nothing is known of a child but that it is as declared, or being made so."""
+    return find_condition(child, "Ready") is None or child_is(child, "Ready") or child_is(child, "Progressing")
+
+
+def as_is(obj: Object, manager: str) -> Object:
+    """A live child as we once declared it."""
+    ours = applied_by(obj, manager)
+    names = {name: obj["metadata"][name] for name in ("name", "namespace") if name in obj["metadata"]}
+    whole = {"apiVersion": obj["apiVersion"], "kind": obj["kind"]}
+    return {**ours, **whole, "metadata": {**ours.get("metadata", {}), **names}}

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Generic, TypeVar, cast, get_args, get_origin
 
 from homeostat.client import Client
 from homeostat.loop.diff import Diff
-from homeostat.loop.fleet import Ref
+from homeostat.loop.fleet import Parts, Ref
 from homeostat.loop.observation import Absent, State, Unknown
 from homeostat.model.kinds import Column, KindInfo, Spec
 from homeostat.model.kinds.definition import Scale, Scope
@@ -112,6 +112,8 @@ class Provider(Generic[SpecT, StateT]):
     adopts: ClassVar[bool] = False
     beside: ClassVar[frozenset[str]] = frozenset()
     """Fields of the status that others write, or the provider itself does: the loop leaves them as they are."""
+    journaled: ClassVar[bool] = True
+    """Whether an action is written down before it is begun. Not where it is one write to the declaration itself: that is done or not."""
 
     def __init_subclass__(
         cls,
@@ -191,6 +193,14 @@ class Provider(Generic[SpecT, StateT]):
         """Why a thing that is as declared does not do its work; empty where it does."""
         return ""
 
+    def holds(self, declaration: Mapping[str, Any]) -> bool:
+        """Whether there is, or may be, something to take away before this declaration may go. It is held before it is acted on, anyway."""
+        return True
+
+    def tells(self, declaration: Mapping[str, Any], status: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """What of the fields `beside` is to be written along with what the loop says in `status`; None: nothing at all is, for now."""
+        return {}
+
     def facts(self, ref: Ref) -> Mapping[str, Any] | None:
         """What health expressions and invariants see as the state of a thing that was just observed; None, as here: its state.
 
@@ -227,6 +237,13 @@ class Provider(Generic[SpecT, StateT]):
     def counts(self, spec: SpecT, state: StateT) -> bool:
         """Whether it is one of those that the limits of a fleet are a share of; what stands still and waits may not be."""
         return True
+
+    def parts(self, spec: SpecT, state: StateT) -> Parts | None:
+        """What a difference does inside of a thing that consists of many; None, as here, where it is one.
+
+        Guards hold it to the same limits as a fleet. It cannot be taken apart into waves, so what is beyond them waits for a person.
+        """
+        return None
 
     def change_set(self, spec: SpecT, diff: Diff) -> str:
         """What this change belongs to, where that is not who wrote the declaration last; empty: it is."""

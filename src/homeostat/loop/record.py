@@ -102,6 +102,8 @@ class Record:
                 line["approved"] = drift.approved
             if drift.by:
                 line["by"] = list(drift.by)
+            if drift.parts is not None:
+                line["parts"] = drift.parts._asdict()
             shown["drift"] = line
         return shown
 

@@ -34,3 +34,11 @@ FINALIZER = "homeostat.dev/cleanup"
 
 HOST = "homeostat.dev/host"
 """Annotation of a definition: `"true"` where its objects have something run or written on the host."""
+CHILD_KINDS = "homeostat.dev/child-kinds"
+"""Annotation of a definition whose objects are composed of others: every kind that those were ever of. The loop that composes them takes
+them away as well, under its guards, when a parent is gone; garbage collection leaves them to it."""
+
+
+def composed_by(kind: str) -> str:
+    """The field manager of what is composed for objects of a kind (plural.group)."""
+    return f"homeostat/{kind}"[:128]

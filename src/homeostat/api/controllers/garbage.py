@@ -1,7 +1,7 @@
 """Garbage collection: what is owned goes when its owners go, exactly by uid, in the order the deleter asked for.
 
 An index of owner references is kept from every commit. A decision is made from what the store holds at that moment: an
-owner that cannot be looked up (its kind is not served) is unknown, and on unknown nothing is deleted.
+owner that cannot be looked up (its kind is not served) is unknown, and on unknown nothing is deleted. What a loop composes is left to it.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from homeostat.api.codec import metadata_of
 from homeostat.api.controllers.worker import Worker
+from homeostat.api.crds import CRDS, is_composed
 from homeostat.api.delete import DeleteOptions, remove
 from homeostat.api.resource import Object, Resource, split_key
 from homeostat.api.schema import FOREGROUND, ORPHAN
 from homeostat.model.errors import ApiError
+from homeostat.model.protocol import composed_by
 from homeostat.store import Event
 
 if TYPE_CHECKING:
@@ -158,8 +160,19 @@ class GarbageCollector:
                 await self._orphan(key, metadata)
             else:
                 return
+        if self._is_composed(key, entry.value):
+            return
         if key in self._owners and not (metadata.get("deletionTimestamp") and FOREGROUND not in finalizers):
             await self._follow_owners(key, metadata)
+
+    def _is_composed(self, key: str, value: bytes) -> bool:
+        """Whether a loop made it for its owner: then it takes it away as well, under its guards, and nobody else does."""
+        for owner in self._owners.get(key, ()):
+            kind = self._plane.registry.by_kind(owner.api_version, owner.kind)
+            crd = self._plane.definitions.get(f"{CRDS}{kind.qualified}") if kind is not None else None
+            if kind is not None and crd is not None and is_composed(crd):
+                return f'"{composed_by(kind.qualified)}"'.encode() in value
+        return False
 
     async def _plainly_owned(self, key: str, value: bytes) -> bool:
         """Whether it can be told without decoding anything that it lives, and that its only owner does: the common case."""
