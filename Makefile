@@ -21,6 +21,7 @@ help: ## Show what can be made
 lock: .venv/ready ## Choose the newest versions that fit, and pin them
 	@$(UV) lock --quiet --upgrade
 	@$(UV) export --quiet --frozen --no-emit-project --no-header --no-annotate --format requirements-txt -o requirements.lock
+	@$(UV) export --quiet --frozen --only-group docs --no-header --no-annotate --format requirements-txt -o requirements-docs.lock
 
 up: .venv/ready ## Start the control plane with a live example
 	@$(RUN)homeostat up --demo
@@ -36,15 +37,27 @@ check: .venv/ready ## Lint, types, import contracts
 	@$(RUN)mypy
 	@$(RUN)lint-imports
 
+.venv/docs: .venv/ready requirements-docs.lock
+	@VIRTUAL_ENV=$(CURDIR)/.venv $(UV) pip install --quiet --require-hashes -r requirements-docs.lock
+	@touch $@
+
+docs: .venv/docs ## Build the site of docs/ into site/; it needs no server and no network to be read
+	@NO_MKDOCS_2_WARNING=1 $(RUN)mkdocs build --quiet --strict
+	@echo "open site/index.html"
+
 bench: .venv/ready ## Measure; prints a table and writes JSON under benchmarks/results/
 	@$(RUN)python benchmarks/store.py
 	@$(RUN)python benchmarks/run.py
 	@$(RUN)python benchmarks/loop.py
+	@$(RUN)python benchmarks/gitops.py
+	@$(RUN)python benchmarks/dashboard.py
 	@$(RUN)python benchmarks/governor.py
 	@$(RUN)python benchmarks/openb.py
+	@$(RUN)python benchmarks/kueue.py
 
 torture: .venv/ready ## Kill the store, and the control plane with its processes, again and again (minutes)
 	@HOMEOSTAT_TORTURE=200 $(RUN)python -m pytest tests/store/test_torture.py -q --timeout=0
+	@HOMEOSTAT_TORTURE=80 $(RUN)python -m pytest tests/api/test_history.py -k killed -q --timeout=0
 	@HOMEOSTAT_TORTURE=50 $(RUN)python -m pytest tests/providers/process/test_torture.py -q --timeout=0
 
 fuzz: .venv/ready ## Throw hostile requests at the API (minutes)
@@ -57,8 +70,9 @@ SEEDS ?= 100000
 sim: .venv/ready ## A death at every step of the reference stories, then storms by seed: SEEDS of them (a night)
 	@$(RUN)python -m homeostat.sim --stories --jobs 2
 	@$(RUN)python -m homeostat.sim --seeds 0:$(SEEDS) --jobs 2
+	@$(RUN)python -m homeostat.sim --gpu --seeds 0:$$(($(SEEDS) / 20)) --jobs 2
 
 clean: ## Forget the environment and caches
-	@rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	@rm -rf .venv site .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
-.PHONY: help lock up tools test check bench torture fuzz gpu-weeks sim clean
+.PHONY: help lock up tools test check docs bench torture fuzz gpu-weeks sim clean

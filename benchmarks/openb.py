@@ -1,12 +1,12 @@
 """Packs a GPU fleet as in the experiment that Fragmentation Gradient Descent was published with, beside its published figures.
 
-    python benchmarks/openb.py                                   # five workloads, ten seeds each: about two minutes
-    python benchmarks/openb.py --variants default --seeds 2      # a quick look
-    python benchmarks/openb.py --moves 0.01 0.05                 # also with that share of the placed pods moved for others
+    python benchmarks/openb.py                                   # five workloads, ten seeds each, with and without moves: some minutes
+    python benchmarks/openb.py --variants default --seeds 2 --moves   # a quick look, without moves
+    python benchmarks/openb.py --governed 1                      # also through whole cycles of the governor, one seed
     python benchmarks/openb.py --ties redrawn                    # ties settled by lot at every decision
     python benchmarks/openb.py --fgd                             # also FGD itself, run here: shows that the experiment is the same
 
-The pods of the trace arrive in random order, then more of them drawn at random, until they ask for 130 % of the fleet's GPUs. None
+The pods are placed by the fleet of the governor (`gpu/fleet`), one after the other. The pods of the trace arrive in random order, then more of them drawn at random, until they ask for 130 % of the fleet's GPUs. None
 leaves, and one that fits anywhere must be taken. What is told is the share of all GPUs that is given out when 100 % and 130 % has been
 asked for. The nodes are shuffled for each seed. The trace is read from `../shared/data`; it is Alibaba's cluster-trace-gpu-v2023.
 """
@@ -27,9 +27,15 @@ from fgd import Fgd
 from harness import Json, write
 from numpy.typing import NDArray
 
-from homeostat.gpu.kinds import WHOLE
-from homeostat.gpu.placement import Packer, Pod, Residents, Room, make_room
-from homeostat.gpu.snapshot import ANY_MODEL
+from homeostat.gpu import fleet as governed
+from homeostat.gpu.decisions import Memory, Verb
+from homeostat.gpu.fleet import Need
+from homeostat.gpu.governor import decide
+from homeostat.gpu.kinds import WHOLE, GpuPolicySpec, Preempting
+from homeostat.gpu.placement import Demand, Packer, Placement, Pod, Residents, Room, make_room
+from homeostat.gpu.simulator import make_nodes, make_tenants
+from homeostat.gpu.simulator.cluster import NO_POOLS
+from homeostat.gpu.snapshot import ANY_MODEL, NEVER, WORKLOAD, Idle, Mode, Nodes, Phase, Places, Snapshot, Workloads
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "gpu-traces" / "openb"
 VARIANTS = ("default", "cpu100", "gpushare40", "gpuspec20", "multigpu20")
@@ -37,6 +43,10 @@ DEMAND = 1.3
 POINTS = (100, 130)
 FIRST_SEED = 42
 NEAR = 1e-6
+MOVED_SEEDS = 3
+"""The first so many seeds are also run with moves, which take most of the time: compare with the same seeds without (`--seeds 3 --moves`)."""
+CYCLE = 100
+"""Pods that arrive between two cycles, where the governor is asked."""
 
 
 class Fleet(NamedTuple):
@@ -52,9 +62,18 @@ class Fleet(NamedTuple):
     def total(self) -> int:
         return int((self.gpus == WHOLE).sum()) * WHOLE
 
+    def order(self, seed: int) -> NDArray[np.int64]:
+        return np.random.default_rng((seed, 1)).permutation(len(self.cpu))
+
     def shuffled(self, seed: int) -> Room:
-        order = np.random.default_rng((seed, 1)).permutation(len(self.cpu))
+        order = self.order(seed)
         return Room(self.cpu[order], self.memory[order], self.gpus[order], self.model[order])
+
+    def nodes(self, seed: int) -> Nodes:
+        """The same as the governor sees them."""
+        order = self.order(seed)
+        count = (self.gpus[order] == WHOLE).sum(axis=1).tolist()
+        return make_nodes(count, model=self.model[order].tolist(), cpu=self.cpu[order].tolist(), memory=self.memory[order].tolist())
 
 
 def rows(name: str) -> list[dict[str, str]]:
@@ -130,19 +149,27 @@ def replay(sequence: list[Pod], total: int, place: Callable[[Pod], bool]) -> Run
     return Run(shares(asked, given, total), len(sequence) / (time.process_time() - start))
 
 
+def need_of(pod: Pod) -> Need:
+    return Need(1, pod.total, cpu=pod.cpu, memory=pod.memory)
+
+
 def ours(sequence: list[Pod], fleet: Fleet, seed: int, ties: str, share: float = 0.0) -> Run:
     """`share`: of the pods placed so far, how many may have been moved."""
-    room = fleet.shuffled(seed)
-    packer = Packer(room)
-    if ties == "redrawn":
-        packer = ByLot(room)
+    models = len(fleet.models)
+    every = tuple(range(models))
+    which = {mask: tuple(at for at in every if mask >> at & 1) for mask in {pod.models for pod in sequence}}
+    machines = governed.Fleet(fleet.nodes(seed), models, np.ones(len(fleet.cpu), dtype=bool))
+    packer = machines.packer = (ByLot if ties == "redrawn" else Packer)(machines.room, Demand())
+    if isinstance(packer, ByLot):
         packer.random = np.random.default_rng((seed, 2))
     residents, moved = Residents(), 0
 
     def place(pod: Pod) -> bool:
         nonlocal moved
-        at = packer.place(pod)
+        taken = machines.place(need_of(pod), which[pod.models] if pod.gpus else every)
+        assert packer.demand is not None
         packer.demand.observe(pod)  # after the decision: it is learned from what came before
+        at = Placement(taken[0][1], tuple(gpu for _, _, gpu, milli in taken if milli)) if taken else None
         if share and at is None and pod.gpus and moved < share * len(residents):
             move = make_room(packer, residents, pod)
             if move:
@@ -154,6 +181,46 @@ def ours(sequence: list[Pod], fleet: Fleet, seed: int, ties: str, share: float =
     run = replay(sequence, fleet.total, place)
     run.moved = moved
     return run
+
+
+def through_the_governor(sequence: list[Pod], fleet: Fleet, seed: int) -> Run:
+    """The same in whole cycles of the governor: so many pods arrive between two of them, and those that find no place go away again."""
+    nodes, pods = fleet.nodes(seed), [pod for pod in sequence if pod.gpus]
+    tenants = make_tenants(["all"], np.array([fleet.total]), models=len(fleet.models))
+    policy = GpuPolicySpec(preemption=Preempting(enabled=False))
+    index, memory = {name: at for at, name in enumerate(nodes.name)}, Memory()
+    rows = np.zeros(len(pods), dtype=WORKLOAD)
+    columns = np.array([(pod.cpu, pod.memory, pod.total, pod.models) for pod in pods], dtype=np.int64).T
+    rows["cpu"], rows["memory"], rows["milli"], rows["models"] = columns
+    rows["replicas"], rows["preemption"], rows["idle"] = 1, Mode.CHECKPOINT, Idle.IGNORE
+    rows["maximum"] = rows["deadline"] = NEVER
+    rows["submitted"] = rows["since"] = np.arange(len(pods), dtype=float)
+    rows["started"] = np.nan
+    uid = [f"{at:06}" for at in range(len(pods))]
+    here: list[int] = []
+    held: list[tuple[int, int, int, int, int]] = []
+    asked, given = [0], [0]
+    start = time.process_time()
+    for first in range(0, len(pods), CYCLE):
+        new = range(first, min(first + CYCLE, len(pods)))
+        now = float(new[-1])
+        live = np.array([*here, *new])
+        position = {at: i for i, at in enumerate(live.tolist())}
+        names = [uid[at] for at in live.tolist()]
+        seen = Nodes(**{name: getattr(nodes, name) for name in Nodes.__slots__ if name != "heard"}, heard=np.full(len(nodes), now))
+        places = Places.of([(position[at], *rest) for at, *rest in held])
+        snapshot = Snapshot(now, fleet.models, Workloads.of(rows[live], names, names), places, seen, tenants, NO_POOLS)
+        plan = decide(snapshot, policy, memory)
+        memory = plan.memory
+        admitted = {int(decision.subject): decision.places for decision in plan.of(Verb.ADMIT)}
+        for at in sorted(admitted):
+            held += [(at, place.replica, index[place.node], gpu, place.milli) for place in admitted[at] for gpu in place.gpus]
+            rows["phase"][at], rows["started"][at] = Phase.RUNNING, now
+            here.append(at)
+        for at in new:
+            asked.append(asked[-1] + pods[at].total)
+            given.append(given[-1] + pods[at].total * (at in admitted))
+    return Run(shares(asked, given, fleet.total), len(pods) / (time.process_time() - start))
 
 
 def fgd(pods: list[Pod], sequence: list[Pod], fleet: Fleet, seed: int) -> Run:
@@ -188,7 +255,11 @@ def measure(variant: str, fleet: Fleet, arguments: argparse.Namespace) -> Iterat
         yield "FGD, run here", tell(variant, "FGD, run here", [fgd(pods, sequences[seed], fleet, seed) for seed in seeds])
     for share in (0.0, *arguments.moves):
         who = f"ours, {share:.0%} moved" if share else "ours"
-        yield who, tell(variant, who, [ours(sequences[seed], fleet, seed, arguments.ties, share) for seed in seeds])
+        some = seeds[:MOVED_SEEDS] if share else seeds
+        yield who, tell(variant, who, [ours(sequences[seed], fleet, seed, arguments.ties, share) for seed in some])
+    if arguments.governed:
+        runs = [through_the_governor(sequences[seed], fleet, seed) for seed in seeds[: arguments.governed]]
+        yield "whole cycles", tell(variant, "whole cycles", runs)
 
 
 def main() -> None:
@@ -196,7 +267,8 @@ def main() -> None:
     parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=VARIANTS)
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--ties", choices=("first", "redrawn"), default="first", help="of nodes that cost the same: the first in shuffled order, or by lot")
-    parser.add_argument("--moves", nargs="*", type=float, default=(), help="shares of the placed pods that may move, each on its own")
+    parser.add_argument("--moves", nargs="*", type=float, default=(0.01, 0.05), help="shares of the placed pods that may move, each on its own")
+    parser.add_argument("--governed", type=int, default=0, metavar="SEEDS", help="so many seeds also through cycles of the governor, pods without GPUs left out")
     parser.add_argument("--fgd", action="store_true", help="run FGD here too")
     arguments = parser.parse_args()
     if not DATA.is_dir():

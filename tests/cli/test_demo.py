@@ -1,100 +1,183 @@
-"""The live example: a house that keeps itself warm."""
+"""The live example, as a person sees it: two teams share GPUs, a quota is lowered, a slip stops and asks; and nothing is left behind."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import re
 import shlex
-from collections.abc import Callable
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from homeostat.api.server import Listen, Server
 from homeostat.cli import demo
+from homeostat.cli.demo import end_agents, end_jobs
 from homeostat.client import Client
-from homeostat.model.conditions import condition_is
+from homeostat.gpu.kinds import TENANT, WORKLOAD
 
-from .conftest import Up
+from .conftest import COMMAND, Up
 
-ROOM: dict[str, Any] = {"metadata": {"name": "kitchen", "generation": 3}, "spec": {"target": 21, "heater": 2}}
-
-
-@given(target=st.floats(12, 30), start=st.floats(-10, 40), heater=st.floats(2, 5))
-def test_a_room_comes_to_its_target_and_stays(target: float, start: float, heater: float) -> None:
-    spec = {"target": target, "heater": heater}
-    temperature, heating = start, False
-    readings = []
-    for _ in range(600):
-        reading = demo.step(spec, temperature, heating)
-        temperature, heating = reading.temperature, reading.heating
-        readings.append(reading)
-    arrived = next(n for n, reading in enumerate(readings) if reading.ready)
-    assert arrived < 400
-    assert all(reading.ready for reading in readings[arrived:])
+SECONDS = 60.0
+THERE = "The example is there"
+Object = dict[str, Any]
 
 
-def test_a_heater_that_cannot_do_it_is_named() -> None:
-    reading = demo.step({"target": 30, "heater": 0.2}, 15.0, True)
-    assert (reading.ready, reading.reason) == (False, "HeaterTooWeak")
-    assert not demo.step({"target": 21, "heater": 0}, 15.0, False).heating
+@pytest.fixture
+def data(tmp_path: Path) -> Iterator[Path]:
+    """A data directory of which no process is left, however the test ends."""
+    yield tmp_path / "data"
+    end_agents(tmp_path / "data" / "demo")
+    end_jobs(tmp_path / "data" / "demo")
 
 
-def test_status_is_written_only_where_it_says_something_new() -> None:
-    reading = demo.step(ROOM["spec"], 21.0, False)
-    status = demo.report(ROOM, reading, "2026-01-01T00:00:00Z")
-    assert status is not None
-    assert status["observedGeneration"] == 3
-    room = {**ROOM, "status": status}
-    assert condition_is(room, "Ready")
-    assert condition_is(room, "Progressing", "False")
-    assert demo.report(room, reading, "2026-01-01T00:00:09Z") is None
-    cold = demo.report(room, demo.step(ROOM["spec"], 12.0, False), "2026-01-01T00:00:09Z")
-    assert cold is not None
-    assert cold["conditions"][0]["lastTransitionTime"] == "2026-01-01T00:00:09Z"
+def wait_until_there(up: Up) -> None:
+    assert up.process.stdout is not None
+    while THERE not in up.said:
+        line = up.process.stdout.readline()
+        assert line, f"it ended: {up.said}"
+        up.said += line
 
 
-async def test_the_house_follows_what_is_declared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo, "TICK_SECONDS", 0.01)
-    server = Server(tmp_path, Listen(port=0), durable=False)
-    await server.start()
-    house = demo.Demo(server)
-    await house.start()
-    async with Client.from_kubeconfig(server.kubeconfig) as client:
-        rooms = client.kind(demo.API_VERSION, "Thermostat")
-
-        async def ready(name: str, generation: int) -> dict[str, Any]:
-            async with asyncio.timeout(20), rooms.watch(fields=f"metadata.name={name}") as events:
-                async for event in events:
-                    seen = (event.object.get("status") or {}).get("observedGeneration") == generation
-                    if seen and condition_is(event.object, "Ready"):
-                        return event.object
-            raise AssertionError("a watch does not end")
-
-        await ready("kitchen", 1)
-        await rooms.patch("kitchen", {"spec": {"target": 25}}, namespace="default")
-        warm = await ready("kitchen", 2)
-        assert warm["status"]["temperature"] >= 24
-        events = await client.kind("v1", "Event").list(fields="involvedObject.name=kitchen")
-        assert {"HeatingUp", "AsDeclared"} <= {event["reason"] for event in events}
-        # What its people did is kept: a room that is gone stays gone.
-        await rooms.delete("cellar", namespace="default")
-        await house.stop()
-        again = demo.Demo(server)
-        await again.start()
-        names = [room["metadata"]["name"] for room in await rooms.list()]
-        assert "cellar" not in names
-        assert (await rooms.get("kitchen", namespace="default"))["spec"]["target"] == 25
-        await again.stop()
-    await server.stop()
+def processes(data: Path) -> dict[int, str]:
+    """All that write below the example's directory: by pid, the file."""
+    found = {}
+    for name in os.listdir("/proc"):
+        if name.isdecimal():
+            try:
+                place = os.readlink(f"/proc/{name}/fd/1")
+            except OSError:
+                continue
+            if place.startswith(f"{data / 'demo'}/"):
+                found[int(name)] = place
+    return found
 
 
-def test_up_shows_what_to_try(start: Callable[..., Up]) -> None:
-    up = start("--demo")
+def jobs(data: Path) -> set[int]:
+    """The shells that count; what they start comes and goes."""
+    found = set()
+    for pid, place in processes(data).items():
+        if not place.endswith("agent.log") and "n=$((n+1))" in Path(f"/proc/{pid}/cmdline").read_bytes().decode():
+            found.add(pid)
+    return found
+
+
+async def used(client: Client, tenant: str, amount: int) -> None:
+    """Waits until a tenant is said to use so many GPUs."""
+    async with (
+        asyncio.timeout(SECONDS),
+        client.kind(TENANT.api_version, "Tenant").watch(fields=f"metadata.name={tenant}") as events,
+    ):
+        async for event in events:
+            if (event.object.get("status") or {}).get("used") == str(amount):
+                return
+
+
+async def test_the_story_that_is_printed_comes_true(start: Callable[..., Up], data: Path) -> None:
+    up = await asyncio.to_thread(start, "--demo", data=data)
+    story = [line for line in demo.TRY if not line.startswith("#")]
     for line in demo.TRY:
         assert f"  {line}\n" in up.said
-        assert shlex.split(line)[0] == "kubectl"
-    assert up.stop() < 2
+    await asyncio.to_thread(wait_until_there, up)
+
+    async def do(line: str) -> str:
+        program, *rest = shlex.split(line)
+        words = [*COMMAND, *rest] if program == "homeostat" else [program, *rest]
+        env = {**os.environ, "KUBECONFIG": str(up.kubeconfig)}
+        done = await asyncio.to_thread(
+            subprocess.run, words, env=env, capture_output=True, text=True, timeout=SECONDS, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    top, lower, suspended, waits, slip, runbook, back = story
+    async with Client.from_kubeconfig(up.kubeconfig) as client:
+        await used(client, "vision", 14)
+        assert re.search(r"vision +H100 +14 +14", await do(top))
+        before = jobs(data)
+        assert len(before) == 14 + 2 * 5
+        await do(lower)
+        await used(client, "vision", 10)
+        said = await do(suspended)
+        assert "Suspended" in said
+        assert "for quota: vision uses" in said
+        assert "speech uses 10 of its 10" in await do(waits)
+        await do(slip)
+        async with asyncio.timeout(SECONDS):
+            while "way out, if it is meant: homeostat approve" not in await do(runbook):
+                pass
+        assert re.search(r"vision +- +H100 +1 +10, 9 too many", await do("homeostat gpu quota vision"))
+        await do(back)
+        await used(client, "vision", 14)
+    assert jobs(data) == before  # the very processes: nothing was lost
+    up.stop(signal.SIGINT)
+    assert up.process.returncode == 0
     assert "Traceback" not in up.said
+    assert processes(data) == {}
+
+
+async def test_what_outlives_a_server_that_was_killed_is_taken_up_again_and_ends_with_the_next(
+    start: Callable[..., Up], data: Path
+) -> None:
+    up = await asyncio.to_thread(start, "--demo", data=data)
+    await asyncio.to_thread(wait_until_there, up)
+    agents = {pid for pid, place in processes(data).items() if place.endswith("agent.log")}
+    before = jobs(data)
+    await asyncio.to_thread(up.stop, signal.SIGKILL)
+    assert jobs(data) == before
+    again = await asyncio.to_thread(start, "--demo", data=data)
+    await asyncio.to_thread(wait_until_there, again)
+    assert jobs(data) == before
+    now = {pid for pid, place in processes(data).items() if place.endswith("agent.log")}
+    assert len(now) == len(demo.NODES)
+    assert not now & agents
+    async with Client.from_kubeconfig(again.kubeconfig) as client:
+        patch = {"spec": {"quotas": [{"model": "H100", "nominal": 12}]}}
+        await client.kind(TENANT.api_version, "Tenant").patch("vision", patch)
+        await used(client, "vision", 12)
+    await asyncio.to_thread(again.stop)
+    assert processes(data) == {}
+    # What people changed is kept, and the jobs that ended with the server begin anew.
+    third = await asyncio.to_thread(start, "--demo", data=data)
+    await asyncio.to_thread(wait_until_there, third)
+    async with Client.from_kubeconfig(third.kubeconfig) as client:
+        await used(client, "vision", 12)
+        found = await client.kind(WORKLOAD.api_version, "Workload").list()
+        assert {job["metadata"]["name"] for job in found} == set(demo.JOBS)
+    await asyncio.to_thread(third.stop)
+    assert processes(data) == {}
+
+
+def test_it_is_said_what_the_example_needs(
+    homeostat_command: Callable[..., subprocess.CompletedProcess[str]], data: Path
+) -> None:
+    done = homeostat_command("up", "--demo", "--no-loop", "--data", data, "--listen", "127.0.0.1:0")
+    assert done.returncode == 2
+    assert "the example needs the loop" in done.stderr
+
+
+def test_only_what_writes_below_its_directory_is_ended(tmp_path: Path) -> None:
+    home = tmp_path / "demo"
+    home.mkdir()
+
+    def counting(place: Path) -> subprocess.Popen[bytes]:
+        with place.open("wb") as output:
+            return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], stdout=output)
+
+    mine, other, agent = counting(home / "0.out"), counting(tmp_path / "demo-0.out"), counting(home / "agent.log")
+    try:
+        mine.send_signal(signal.SIGSTOP)  # as a suspended one
+        end_jobs(home)
+        assert mine.wait(10) == -signal.SIGKILL
+        assert agent.poll() is None
+        end_agents(home)
+        assert agent.wait(10) == -signal.SIGKILL
+        assert other.poll() is None
+    finally:
+        for process in (mine, other, agent):
+            process.kill()
+            process.wait()

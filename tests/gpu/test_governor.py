@@ -11,7 +11,7 @@ import pytest
 from tests.gpu.facts import NOW, Object, named, node, plan_of, stamp, tenant, why, workload
 
 from homeostat.gpu.decisions import Constraint, Memory, Verb
-from homeostat.gpu.kinds import Ageing, FairShare, GpuPolicySpec, Preempting, Scaling, TimeSharing
+from homeostat.gpu.kinds import Ageing, Cost, FairShare, GpuPolicySpec, Preempting, TimeSharing
 
 # quota
 
@@ -355,7 +355,7 @@ def test_a_part_empty_node_is_drained_where_that_saves_it() -> None:
         workload("big", 6, on=[("n0", list(range(6)))]),
     ]
     small = workload("small", 2, on=[("n1", [0, 1])], preemption={"mode": "Checkpoint"})
-    policy = GpuPolicySpec(scaling=Scaling(consolidate=True))
+    policy = GpuPolicySpec(cost=Cost(consolidate=True))
     assert [d.name for d in plan_of(*objects, small, policy=policy).of(Verb.DRAIN)] == ["n1"]
     small["spec"]["preemption"]["mode"] = "Suspend"
     assert plan_of(*objects, small, policy=policy).of(Verb.DRAIN) == []

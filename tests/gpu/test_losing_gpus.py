@@ -78,11 +78,12 @@ def test_without_room_it_waits_before_all_others() -> None:
     assert named(second.of(Verb.RESUME, Verb.ADMIT))[0] == "w0"
 
 
-def test_a_lost_node_of_a_pool_is_replaced_once() -> None:
+def test_a_lost_node_of_a_pool_is_to_be_replaced_until_it_is_gone() -> None:
     pool: Object = {"kind": "NodePool", "metadata": {"name": "p"}, "spec": {"model": "H100", "maximum": 9}}
     plan = plan_of(tenant("a"), pool, *fleet_of(3, {0}, pool="p"))
-    assert [decision.verb for decision in plan.decisions] == [Verb.CORDON, Verb.REPLACE]
-    assert plan_of(tenant("a"), pool, *fleet_of(3, {0}, pool="p", cordoned=True), memory=plan.memory).decisions == []
+    assert [decision.verb for decision in plan.decisions] == [Verb.REPLACE]
+    again = plan_of(tenant("a"), pool, *fleet_of(3, {0}, pool="p", cordoned=True), memory=plan.memory)
+    assert [decision.verb for decision in again.decisions] == [Verb.REPLACE]
 
 
 def test_when_most_of_the_fleet_is_silent_the_observer_is_suspected() -> None:
@@ -126,3 +127,30 @@ def test_a_drained_node_is_emptied() -> None:
     ]
     plan = plan_of(*objects)
     assert (plan.decisions[0].verb, plan.decisions[0].places[0].node) == (Verb.MIGRATE, "n2")
+
+
+def test_leases_that_are_about_to_run_out_count_when_the_observer_is_judged() -> None:
+    first_of_three = [node("n0", heard=-41), node("n1", heard=-35), node("n2", heard=-33), node("n3", heard=-1)]
+    plan = plan_of(tenant("a"), *first_of_three, workload("w", on=[("n0", [0])]))
+    assert [decision.constraint for decision in plan.decisions] == [Constraint.OBSERVER]
+    alone = [node("n0", heard=-41), *(node(f"n{i}", heard=-9) for i in (1, 2, 3))]
+    assert named(plan_of(tenant("a", 64), *alone, workload("w", on=[("n0", [0])])).of(Verb.RESUME, Verb.REQUEUE)) == ["w"]
+
+
+def test_a_node_that_was_lost_and_is_heard_again_has_flapped() -> None:
+    lost = plan_of(tenant("a"), *fleet_of(3, {0})).memory
+    back = plan_of(tenant("a"), *fleet_of(3, set()), memory=lost, after=5).memory
+    assert back.flaps == {"n0": [NOW + 5]}
+    later = [node(f"n{i}", heard=1900.0) for i in range(3)]
+    assert plan_of(tenant("a"), *later, memory=back, after=1900).memory.flaps == {}
+
+
+def test_after_most_were_silent_those_that_come_back_later_have_a_lease_more() -> None:
+    plan = plan_of(tenant("a"), *fleet_of(4, {0, 1, 2}))
+    assert plan.memory.suspected == NOW
+    back = [node("n0", heard=-99), *(node(f"n{i}", heard=30.0) for i in (1, 2, 3))]
+    running = workload("w", on=[("n0", [0])])
+    soon = plan_of(tenant("a"), *back, running, memory=plan.memory, after=35)
+    assert [decision.constraint for decision in soon.decisions] == [Constraint.OBSERVER]
+    later = plan_of(tenant("a"), *back, running, memory=soon.memory, after=41)
+    assert named(later.of(Verb.RESUME, Verb.REQUEUE)) == ["w"]

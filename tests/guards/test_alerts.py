@@ -22,9 +22,9 @@ from homeostat.cli import main
 from homeostat.cli.controllers import assemble
 from homeostat.guards import Mode, combine, decide, parse_policy
 from homeostat.guards.alerts import CALM_SECONDS, MOST, OWED_SECONDS, Book, Situation, State, situations
-from homeostat.guards.delivery import AGAIN
 from homeostat.guards.messages import VERSION, alertmanager, document, is_alertmanager
 from homeostat.guards.policy import NEEDS_A_PERSON, Alert, AlertOn, Freeze, GuardPolicy
+from homeostat.guards.posting import AGAIN
 from homeostat.loop.fleet import Fleet, Op
 from homeostat.model.clock import parse_time
 from homeostat.model.kinds import InvalidSpec

@@ -3,8 +3,8 @@ from datetime import timedelta
 import pytest
 
 from homeostat.guards import GuardPolicy, Mode, OnFailure, decide
-from homeostat.guards.policy import Canary, MassDrift
-from homeostat.loop.fleet import Cause, Fleet, Op, Return
+from homeostat.guards.policy import Canary, Freeze, MassDrift
+from homeostat.loop.fleet import Cause, Fleet, Op, Return, Taken
 
 from .fleets import NOW, a_fleet, a_whole_pass, changes, drift, ref, step, verify_all
 
@@ -160,6 +160,58 @@ def test_a_policy_may_want_the_last_good_revision_back():
     assert verdict.returns == [Return("push-1", f"{ref(0)} failed in wave 1 of change set push-1")]
     assert verdict.allowed == []
     assert decide(WIDE, fleet, NOW).returns == []
+
+
+def test_a_return_is_asked_for_once_and_the_halt_says_what_became_of_it():
+    fleet = failed_canary(RETURNING)
+    fleet.returned = {"push-1": Taken("could not be taken back: nobody knows how it was", NOW)}
+    for _ in range(2):
+        verdict = decide(RETURNING, fleet, NOW)
+        fleet.take(verdict)
+        assert verdict.returns == []
+        assert fleet.halts["canary/push-1"].reason == (
+            f"{ref(0)} failed in wave 1 of change set push-1; it could not be taken back: nobody knows how it was"
+        )
+
+
+def test_while_it_is_being_taken_back_the_rest_of_it_does_not_go_on_though_a_crash_forgot_the_halt():
+    fleet = a_fleet(100, returned={"push-1": Taken("is being taken back as return-of/push-1", NOW, under_way=True)})
+    changes(fleet, range(5))
+    assert step(RETURNING, fleet) == []
+    assert fleet.halts["canary/push-1"].reason == "change set push-1 failed; it is being taken back as return-of/push-1"
+    fleet.returned = {"push-1": Taken("was taken back as return-of/push-1", NOW)}
+    fleet.halts = {}
+    assert step(RETURNING, fleet) == [ref(0)], "the same name may be meant again, and has a canary again"
+
+
+def test_behind_a_gate_that_a_person_closed_nothing_is_taken_back():
+    fleet = failed_canary(RETURNING)
+    frozen = GuardPolicy(mode=Mode.ENFORCE, canary=RETURNING.canary, freezes=(Freeze(reason="wait", author="ann"),))
+    assert decide(frozen, fleet, NOW).returns == []
+    assert decide(GuardPolicy(canary=RETURNING.canary), fleet, NOW).returns == []
+
+
+def test_a_restarted_loop_takes_back_what_is_not_well_when_its_verdict_is_due():
+    fleet = a_fleet(100, unhealthy={ref(0): "push-1"})
+    changes(fleet, range(1, 5))
+    verdict = decide(RETURNING, fleet, NOW)
+    fleet.take(verdict)
+    assert verdict.returns == []
+    assert {hold.until for hold in verdict.held.values()} == {NOW + LATE}
+    assert decide(RETURNING, fleet, NOW + LATE).returns == [
+        Return("push-1", f"{ref(0)} of change set push-1 is as declared and not healthy")
+    ]
+    assert decide(WIDE, fleet, NOW + LATE).returns == []
+
+
+def test_and_so_it_does_where_the_last_of_a_change_set_was_touched_before_the_crash():
+    fleet = a_fleet(100, unhealthy={ref(0): "push-1"}, interrupted={"push-1": NOW})
+    assert decide(RETURNING, fleet, NOW + LATE).returns == []
+    verdict = decide(RETURNING, fleet, NOW + LATE + 1)
+    assert [one.change_set for one in verdict.returns] == ["push-1"]
+    assert verdict.halts["canary/push-1/lost"].change_set == "push-1"
+    fleet.interrupted = {}
+    assert decide(RETURNING, fleet, NOW + LATE + 1).returns == []
 
 
 def test_a_return_that_fails_is_not_returned_in_its_turn():

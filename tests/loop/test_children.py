@@ -21,7 +21,6 @@ from homeostat.loop.diff import Diff
 from homeostat.loop.engine import Engine
 from homeostat.loop.observation import ABSENT, Absent
 from homeostat.loop.provider import Provider, current
-from homeostat.model.errors import ApiError
 from homeostat.model.kinds import Spec
 from homeostat.model.protocol import CHILD_KINDS
 

@@ -19,7 +19,7 @@ from homeostat.guards.keeper import Keeper
 from homeostat.loop.declarations import ADOPT
 from homeostat.loop.diff import Diff
 from homeostat.loop.engine import Engine
-from homeostat.loop.fleet import plan_hash
+from homeostat.loop.fleet import Ref, plan_hash
 from homeostat.loop.observation import ABSENT, Absent
 from homeostat.loop.provider import Provider, current
 from homeostat.model.kinds import Spec, decode
@@ -387,3 +387,26 @@ async def test_a_policy_that_cannot_be_read_says_so_and_only_observes(bench: Ben
         await bench.until("hall", lambda lamp: "held by mode" in str(lamp.get("status")))
     finally:
         await keeper.stop()
+
+
+async def test_hints_that_break_off_are_taken_up_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("homeostat.loop.engine.HINTS_AGAIN_SECONDS", 0.01)
+    await bench.declare("hall", "red")
+    ref = bench.engine.controllers["lamps.lamps.test.dev"].ref_of(await bench.ready("hall"))
+    await bench.engine.stop()
+    asked = 0
+
+    async def hints() -> AsyncIterator[Ref]:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            raise OSError("too many watches")
+        bench.provider.world["hall"]["colour"] = "blue"
+        yield ref
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(bench.provider, "watch", hints)
+    await bench.start_engine().start()
+    async with asyncio.timeout(10):
+        while asked < 2 or bench.provider.world["hall"]["colour"] != "red":
+            await asyncio.sleep(0.005)

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
+from tests.loop.test_children import WAIT_SECONDS, Bench, client
 
 from homeostat.client import Client
 from homeostat.guards import Mode
 from homeostat.model.errors import ApiError
-from tests.loop.test_children import WAIT_SECONDS, Bench, client
 
 __all__ = ["client"]
 

@@ -12,10 +12,10 @@ from homeostat.api.local import local_client
 from homeostat.api.server import Listen, Server
 from homeostat.client import Client
 from homeostat.guards import Mode
-from homeostat.guards.delivery import Hosts
 from homeostat.guards.gate import PolicyGate
 from homeostat.guards.keeper import Keeper
 from homeostat.guards.policy import Alert
+from homeostat.guards.posting import Hosts
 from homeostat.guards.telling import Telling
 from homeostat.loop.diff import Diff
 from homeostat.loop.engine import Engine

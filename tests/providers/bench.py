@@ -25,6 +25,7 @@ class Bench:
 
     def __init__(self, client: Client, make: Callable[[], Provider[Any, Any]]) -> None:
         self.client = client
+        self.patience = WAIT_SECONDS
         self._make = make
         self.provider = make()
         info = self.provider.info
@@ -54,7 +55,7 @@ class Bench:
         """The resource, once the condition holds of it."""
         found: dict[str, Any] = {}
         try:
-            async with asyncio.timeout(WAIT_SECONDS):
+            async with asyncio.timeout(self.patience):
                 while not holds(found := await self.kind.get(name)):
                     await asyncio.sleep(0.005)
         except TimeoutError:
@@ -70,7 +71,7 @@ class Bench:
         return str(ready(found)["message"])
 
     async def gone(self, name: str) -> None:
-        async with asyncio.timeout(WAIT_SECONDS):
+        async with asyncio.timeout(self.patience):
             while True:
                 try:
                     await self.kind.get(name)

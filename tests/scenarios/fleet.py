@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from homeostat.loop.controller import ADOPT
-from homeostat.loop.engine import Gate
 from homeostat.loop.fleet import Drift, Hold, Op, Verdict
 from homeostat.loop.fleet import Fleet as Ledger
+from homeostat.loop.gating import Gate
 from homeostat.loop.queue import Backoff
 from homeostat.model.protocol import CHANGE_SET
 from homeostat.sim import House, simulate

@@ -22,7 +22,7 @@ from homeostat.sim.world import Trouble
 SEEDS = int(os.environ.get("HOMEOSTAT_SIM_SEEDS", "500"))
 BATCH = 25
 
-DEATHS = {"one-life": 7, "in-waves": 37, "boxes": 23, "bad-push": 29, "approval": 97}
+DEATHS = {"one-life": 7, "in-waves": 37, "boxes": 23, "bad-push": 29, "taken-back": 31, "approval": 97}
 """At each how many-th step somebody dies here, by story; `make sim` does it at all of them."""
 
 LATE_NEWS = Storm(

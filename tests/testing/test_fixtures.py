@@ -9,9 +9,12 @@ import threading
 import urllib.error
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from homeostat import ABSENT, Absent, Diff, Provider, Spec, current
+from homeostat.model.conditions import condition_is
 from homeostat.model.errors import ApiError
 from homeostat.testing import TestPlane, control_plane
 
@@ -132,3 +135,55 @@ def test_the_example_operator_works(homeostat: TestPlane, tmp_path: Path) -> Non
             timeout=20,
         )
     assert found is not None
+
+
+class ToySpec(Spec):
+    colour: str
+
+
+class ToyState(Spec):
+    colour: str
+
+
+class Toy(Provider[ToySpec, ToyState], group="toys.example.com"):
+    """A toy, which is an entry in a dictionary."""
+
+    def __init__(self) -> None:
+        self.box: dict[str, str] = {}
+
+    async def observe(self, spec: ToySpec) -> ToyState | Absent:
+        found = self.box.get(current().ref.name)
+        return ABSENT if found is None else ToyState(colour=found)
+
+    async def apply(self, spec: ToySpec, diff: Diff) -> None:
+        self.box[current().ref.name] = spec.colour
+
+    async def delete(self, spec: ToySpec) -> None:
+        self.box.pop(current().ref.name, None)
+
+
+BALL = "{apiVersion: toys.example.com/v1, kind: Toy, metadata: {name: ball, namespace: default}, spec: {colour: red}}"
+
+
+def ready(toy: dict[str, Any] | None) -> bool:
+    return toy is not None and condition_is(toy, "Ready")
+
+
+def test_a_provider_is_run_by_the_real_loop_while_the_with_lasts(homeostat: TestPlane) -> None:
+    toys = Toy()
+    with homeostat.loop(toys):
+        homeostat.apply(BALL)
+        homeostat.wait_for("toys.example.com/v1", "Toy", "ball", ready)
+        assert toys.box == {"ball": "red"}
+    homeostat.apply(BALL.replace("red", "blue"))
+    assert toys.box == {"ball": "red"}
+    with homeostat.loop(toys):
+        homeostat.wait_for("toys.example.com/v1", "Toy", "ball", lambda toy: toys.box == {"ball": "blue"} and ready(toy))
+
+
+def test_a_loop_can_be_had_that_only_observes(homeostat: TestPlane) -> None:
+    toys = Toy()
+    with homeostat.loop(toys, enforce=False):
+        homeostat.apply(BALL)
+        homeostat.wait_for("toys.example.com/v1", "Toy", "ball", lambda toy: "observe-only" in str(toy))
+    assert toys.box == {}

@@ -44,7 +44,7 @@ READ_VERBS = frozenset({"get", "list", "watch"})
 
 @dataclass(slots=True)
 class Record:
-    """One request, when it was answered. Names are those of the request; `fields` comes from `fields_changed`."""
+    """One request, when it was answered. Names are those of the request, or of what it created; `fields` comes from `fields_changed`."""
 
     time: float
     id: str
@@ -114,7 +114,7 @@ def _short(text: str) -> str:
 
 
 class AuditLog:
-    """Where records go. `reads` logs every read too. `close` writes what waits.
+    """Where records go. `reads` logs every read too. `close` writes what waits. `listeners` are called with each record at once.
 
     A write that fails costs no request anything: it is reported once, its records wait and are tried again, so that the
     log goes on when the disk does. What no longer fits into the queue meanwhile is counted in `lost`.
@@ -135,6 +135,7 @@ class AuditLog:
         self.reads = reads
         self.lost = 0
         self.failures = 0
+        self.listeners: set[Callable[[Record], None]] = set()
         self._max_bytes = max_bytes
         self._keep_files = max(1, keep_files)
         self._flush_seconds = flush_seconds
@@ -162,6 +163,8 @@ class AuditLog:
             self.lost += 1
             return
         self._queue.append(record)
+        for heard in tuple(self.listeners):
+            heard(record)
         if not self._waiting.is_set():
             self._waiting.set()
 

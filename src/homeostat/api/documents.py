@@ -13,13 +13,11 @@ from homeostat.api.openapi import V2_PROTOBUF, OpenApi, negotiate_v2, negotiate_
 from homeostat.api.request import Request, Response, json_response, split_path
 from homeostat.api.shape import ACCEPTED
 from homeostat.model.errors import not_acceptable, path_method_not_allowed, path_not_found
-from homeostat.model.protocol import JSON
+from homeostat.model.protocol import JSON, KUBERNETES
 
 if TYPE_CHECKING:
     from homeostat.api.plane import ControlPlane
 
-KUBERNETES = ("1", "36")
-"""The Kubernetes version whose API we speak: clients choose their ways by it."""
 _HEALTH = frozenset({"/healthz", "/livez", "/readyz"})
 _TEXT = "text/plain; charset=utf-8"
 

@@ -7,11 +7,11 @@ they may, do it, write it down.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import orjson
 
-from homeostat.api import builtin, crds, read, route, write
+from homeostat.api import builtin, crds, past, read, route, write
 from homeostat.api.accept import prefers_yaml
 from homeostat.api.admission import LASTING_NAMESPACES, Admission
 from homeostat.api.apart import Apart
@@ -32,6 +32,7 @@ from homeostat.api.controllers import GarbageCollector, Housekeeping, Lifecycle,
 from homeostat.api.controllers.housekeeping import KEEP_SECONDS
 from homeostat.api.documents import Documents
 from homeostat.api.follow import Follower
+from homeostat.api.history import History
 from homeostat.api.metrics import RequestCounts, render
 from homeostat.api.negotiate import reshape, to_yaml
 from homeostat.api.registry import Registry, custom_resource
@@ -58,8 +59,8 @@ _JSON_ACCEPTED = frozenset({"", "*/*", JSON, f"{JSON}, */*"})
 class ControlPlane:
     """Everything that serves one store. Make it, `start` it, hand requests to `handle`, `stop` it.
 
-    `clock` and `ids` give time and chance (default: the real ones), `keep_seconds` is how long the past can be read,
-    `address` the URL under which clients reach it, for the documents that name it.
+    `clock` and `ids` give time and chance (default: the real ones), `keep_seconds` is how long every revision can be read,
+    `history` what is kept beyond that (default: nothing), `address` the URL under which clients reach it, for the documents that name it.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class ControlPlane:
         clock: Clock | None = None,
         ids: Ids | None = None,
         keep_seconds: float = KEEP_SECONDS,
+        history: History | None = None,
         address: str = "",
     ) -> None:
         self.store = store
@@ -87,10 +89,12 @@ class ControlPlane:
         self.user_tokens = usertokens.UserTokens()
         accounts = ServiceAccountTokens(signing_key, self._lookup, self.clock.now)
         self.authenticator = Authenticator(self.user_tokens, accounts, self.clock.now)
+        self.history = history or History(store, self.clock)
         self.follower = Follower(store)
         self.fanout = Fanout(store)
         self.requests = RequestCounts()
         self.more_metrics: list[Callable[[], bytes]] = []  # of what runs in the same process
+        self.mounted: dict[str, Callable[[Request], Awaitable[Response]]] = {}  # what is served beside the API, by its first segment
         self.apart = Apart()
         self.admission = Admission(self)
         self.documents = Documents(self)
@@ -100,6 +104,7 @@ class ControlPlane:
 
     async def start(self) -> None:
         """Reads what it must know, creates what every control plane has, and begins to serve."""
+        await self.history.start()
         await self._bootstrap()
         await self.follower.follow(crds.CRDS, self._definition_changed)
         for kind, plural in RBAC_PLURALS.items():
@@ -119,6 +124,7 @@ class ControlPlane:
             await controller.stop()
         self.fanout.close()
         self.follower.close()
+        await self.history.stop()
         self.apart.close()
         self.audit.close()
 
@@ -225,11 +231,16 @@ class ControlPlane:
                 raise
             if found is not None:
                 return await self._serve(request, found)
+        if segments and (site := self.mounted.get(segments[0])) is not None:
+            return await site(request)
         public = self.documents.public(request)
         if public is not None:
             return public
         user, _ = self._identified(request, await self._authenticated(request))
-        self._require(Attributes(user=user, verb=request.method.lower(), path=request.path))
+        if segments != past.REVISION:  # which anybody may ask for who is somebody
+            self._require(Attributes(user=user, verb=request.method.lower(), path=request.path))
+        if segments[:1] == ["homeostat"] and request.method == "GET":
+            return await past.answer(self, request, segments, user)
         return await self.documents.answer(request)
 
     def _require(self, asked: Attributes) -> None:
@@ -292,11 +303,30 @@ class ControlPlane:
         return user
 
     def _identified(self, request: Request, user: User) -> tuple[User, User | None]:
-        """As whom they ask, and who they really are where they act as somebody else."""
-        for name, _ in request.headers:
+        """As whom they ask, and who they really are where they act as somebody else. Pages of other sites are refused: a browser
+        may show somebody's certificate without asking them."""
+        for name, value in request.headers:
             if name.startswith(b"impersonate-"):
                 return impersonate(request.headers, user, self.rbac), user
+            if name == b"origin" and value != b"https://" + request.header(b"host").encode("latin-1"):
+                raise ApiError(403, "Forbidden", "requests from pages of other sites are refused")
         return user, None
+
+    async def identify(self, request: Request, *, by_token: bool = False) -> User:
+        """Who asks; 401 where that cannot be told. `by_token`: a certificate does not count, which a browser may show by itself."""
+        known = await self.authenticator.authenticate(request.headers, None if by_token else request.user)
+        if known is None:
+            raise unauthorized()
+        return known
+
+    def may(self, user: User, verb: str, group: str, plural: str, namespace: str = "", name: str = "") -> bool:
+        """Whether a user may do something with a kind, in a namespace or (empty) in all."""
+        asked = Attributes(user=user, verb=verb, group=group, version="*", resource=plural, namespace=namespace, name=name)
+        return self.rbac.authorize(asked).allowed
+
+    def may_get(self, user: User, path: str) -> bool:
+        """Whether a user may get what stands at a path that is no kind's."""
+        return self.rbac.authorize(Attributes(user=user, verb="get", path=path)).allowed
 
     def _record(self, call: Call, code: int, started: float, reason: str = "") -> None:
         """Counts, and writes down, what was asked and what came of it."""
@@ -325,7 +355,7 @@ class ControlPlane:
                 resource=resource.plural,
                 subresource=call.subresource,
                 namespace=call.namespace,
-                name=call.name,
+                name=call.name or (known["metadata"].get("name", "") if known else ""),
                 uid=known["metadata"].get("uid", "") if known else "",
                 fields=fields,
                 change_set=call.request.header(CHANGE_SET),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from homeostat.api import answers, hosted, read, scale, write
+from homeostat.api import answers, hosted, past, read, scale, write
 from homeostat.api.auth import Attributes, User, usertokens
 from homeostat.api.call import Call
 from homeostat.api.delete import delete, delete_collection
@@ -41,6 +41,7 @@ _HANDLERS: dict[str, Verb] = {
     "delete": delete,
     "deletecollection": delete_collection,
 }
+_OF_THE_PAST: dict[str, Verb] = {"get": past.get, "list": past.list_objects}
 _SUBRESOURCES: dict[tuple[str, str], Verb] = {
     ("status", "get"): read.get,
     ("status", "update"): write.update,
@@ -110,6 +111,8 @@ def handler(call: Call) -> Verb:
         return answers.user_token
     if call.verb in ("create", "deletecollection") and resource.namespaced and not call.namespace:
         raise _not_allowed(resource, call.verb)
+    if call.verb in _OF_THE_PAST and call.request.query and past.asked(call.request):
+        return _OF_THE_PAST[call.verb]
     return _HANDLERS[call.verb]
 
 

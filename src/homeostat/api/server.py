@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import ipaddress
+import logging
 import socket
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -14,9 +15,15 @@ from homeostat.api.auth import pki
 from homeostat.api.auth.authenticate import identify
 from homeostat.api.auth.serviceaccounts import SigningKey
 from homeostat.api.auth.user import MASTERS
+from homeostat.api.checkpoints import Timed
+from homeostat.api.history import History, Retention
 from homeostat.api.http import HttpServer
 from homeostat.api.plane import ControlPlane
+from homeostat.model.clock import Clock
 from homeostat.store import SqliteStore, Store
+from homeostat.store.archive import Archive
+
+log = logging.getLogger("homeostat")
 
 ADMIN = "admin"
 DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 7443
@@ -83,13 +90,23 @@ def _is_v6(text: str) -> bool:
 class Server:
     """Opens everything in order, closes it in reverse.
 
-    `durable=False` leaves it to the operating system when writes reach the disk: for tests.
+    `retention` says how much of the past is kept, `checkpoints` where checkpoints go, every how many seconds, and how many stay. `durable=False` leaves it to the operating system when writes reach the disk: for tests.
     """
 
-    def __init__(self, data: Path, listen: Listen, *, durable: bool = True) -> None:
+    def __init__(
+        self,
+        data: Path,
+        listen: Listen,
+        *,
+        durable: bool = True,
+        retention: Retention | None = None,
+        checkpoints: tuple[Path, float, int] | None = None,
+    ) -> None:
         self.data = data
         self.listen = listen
         self.durable = durable
+        self.retention = retention
+        self.checkpoints = checkpoints
         self.kubeconfig = data / "admin.kubeconfig"
         self.url = ""
         self.store: Store
@@ -106,9 +123,13 @@ class Server:
             pki.ensure_signing_key(certificates)
             admin = pki.ensure_client(certificates, ADMIN, [MASTERS])
             audit = AuditLog(self.data / "audit.log")
-            self.plane = ControlPlane(self.store, signing_key=SigningKey(certificates), audit=audit)
+            history = History(self.store, Clock(), Archive(self.data / "history.db"), self.retention)
+            self.plane = ControlPlane(self.store, signing_key=SigningKey(certificates), audit=audit, history=history)
             opened.push_async_callback(self.plane.stop)
             await self.plane.start()
+            for kind in self.retention.kinds if self.retention is not None else ():
+                if self.plane.registry.get(kind) is None:
+                    log.warning("how long %s are kept was said, but there is no such kind now: name it by plural and group", kind)
             http = HttpServer(self.plane.handle, tls=pki.server_context(certificates), identify=identify)
             opened.push_async_callback(http.stop)
             try:
@@ -118,6 +139,10 @@ class Server:
             self.url = f"https://{self.listen.url_host}:{port}"
             self.plane.address = self.url
             pki.write_kubeconfig(self.kubeconfig, self.url, pki.authority(certificates), client=admin, user=ADMIN)
+            if self.checkpoints is not None:
+                timed = Timed(self.plane, *self.checkpoints)
+                timed.start()
+                opened.push_async_callback(timed.stop)
             self._open = opened.pop_all()
 
     async def stop(self) -> None:

@@ -100,7 +100,7 @@ class Fanout:
     """All live watches, grouped by kind, fed by one subscription to the store."""
 
     def __init__(self, store: Store) -> None:
-        self._live: dict[str, set[Watch]] = {}
+        self._live: dict[str, dict[Watch, None]] = {}  # fed in the order in which they came
         self._loop = asyncio.get_running_loop()
         self._end: Callable[[], None] = store.subscribe(self._deliver)
         self.revision = store.revision
@@ -123,14 +123,14 @@ class Fanout:
 
     def attach(self, kind: str, watch: Watch) -> None:
         """Makes a watch that has caught up a live one."""
-        self._live.setdefault(kind, set()).add(watch)
+        self._live.setdefault(kind, {})[watch] = None
 
     def detach(self, kind: str, watch: Watch) -> bool:
         """Takes a watch out of the live ones; says whether it was one of them."""
         live = self._live.get(kind)
         if live is None or watch not in live:
             return False
-        live.discard(watch)
+        live.pop(watch, None)
         if not live:
             del self._live[kind]
         return True

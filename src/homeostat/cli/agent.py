@@ -96,6 +96,13 @@ def _labels(ctx: click.Context, param: click.Parameter, values: tuple[str, ...])
     help="How long a process may take to leave a GPU.",
 )
 @click.option(
+    "--lease-seconds",
+    type=click.FloatRange(min=1),
+    default=40.0,
+    show_default=True,
+    help="Lost after so long without a word: as failure.lease of the GpuPolicy. It gives word four times as often.",
+)
+@click.option(
     "--log-bytes",
     type=click.IntRange(min=4096),
     default=10 * 1024 * 1024,
@@ -118,6 +125,7 @@ def command(
     user: str,
     allowed: tuple[str, ...],
     suspend_seconds: float,
+    lease_seconds: float,
     log_bytes: int,
     print_access: bool,
     log_format: Format,
@@ -134,9 +142,12 @@ def command(
       homeostat agent --simulate 8xH100
       homeostat agent --join https://control:7443 --ca-file ca.crt --token-file token --user jobs
       homeostat agent --name gpu-1 --print-access | kubectl apply -f -
+
+    Exits with 0 when it is told to stop, 1 when it cannot be run.
     """
     from homeostat.client import ConfigError
     from homeostat.gpu.agent import Machine
+    from homeostat.gpu.agent.lease import timing_for
     from homeostat.model.names import dns_subdomain_problems
 
     if problems := dns_subdomain_problems(name):
@@ -150,6 +161,7 @@ def command(
         "rules": _rules(allowed, user),
         "output": _output(log_bytes),
         "suspend_seconds": suspend_seconds,
+        "timing": timing_for(lease_seconds),
     }
     devices = _devices(simulate, readings)
     try:

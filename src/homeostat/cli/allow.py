@@ -26,9 +26,14 @@ FORMS = {
     "process": "process, or process:DIR, runs commands, or those below DIR",
     "exec": "exec, or exec:PATH, runs programs, or those at or below PATH",
     "http": "http, or http:HOST, talks to REST APIs and pages of metrics, or those of HOST",
+    "terraform": "terraform, or terraform:DIR, runs Terraform and OpenTofu modules, or those below DIR",
+    "ansible": "ansible, or ansible:DIR, runs Ansible playbooks, or those below DIR",
+    "puppet": "puppet, or puppet:DIR, runs Puppet manifests, or those below DIR",
     "gpu": "gpu shares out the GPUs of the agents that join",
+    "git": "git, git:HOST or git:DIR, applies what Git repositories say, or those of HOST or below DIR",
+    "webhooks": "webhooks:HOST:PORT hears there of pushes to Git repositories",
 }
-_MODULES = {"gpu": "homeostat.gpu.controller"}
+_MODULES = {"gpu": "homeostat.gpu.controller", "git": "homeostat.sources.sync", "webhooks": "homeostat.sources.webhook"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +59,9 @@ class Allowed:
                 raise click.UsageError(f"--allow {text}: gpu has no bounds; who may use which GPUs is said by Tenants")
             if colon and not bound:
                 raise click.UsageError(f"--allow {text}: nothing stands after the colon")
-            if bound and name != "http":
+            if name in ("git", "webhooks"):
+                _check_git(text, name, bound)
+            elif bound and name != "http":
                 bound = str(Path(bound).expanduser().absolute())
             known = bounds.setdefault(name, [])
             if bound:
@@ -77,11 +84,11 @@ class Allowed:
             importlib.import_module(_MODULES.get(name, f"homeostat.providers.{name}"))
         importlib.import_module("homeostat.guards.keeper")
 
-    def providers(self, state: Path) -> list[Kept]:
+    def providers(self, state: Path, kubeconfig: str | Path | None = None) -> list[Kept]:
         """The providers and composers, ready for an engine. `state` is a directory for what they must remember on this host.
 
         What reaches only Kubernetes APIs, by credentials that were declared for that, is always on. An autoscaler reads pages of
-        metrics only from the hosts that are allowed for HTTP.
+        metrics only from the hosts that are allowed for HTTP. Simulated nodes of a NodePool join by `kubeconfig`.
         """
         from homeostat.providers.autoscaler import Autoscaler
         from homeostat.providers.kubernetes import KubernetesObject
@@ -104,11 +111,46 @@ class Allowed:
             from homeostat.providers.http import HttpResource
 
             found.append(HttpResource(self.bounds["http"] or None))
+        found += self._tools(state) + self._git(state)
         if "gpu" in self.bounds:
-            from homeostat.gpu.controller import Workload
-
-            found.append(Workload())
+            found += self._gpu(state, kubeconfig)
         return found + [provider for text in self.own for provider in load_own(text)]
+
+
+    def _tools(self, state: Path) -> list[Kept]:
+        """What has a dry run. With bounds, only code that lies there is run, and none that stands in a declaration."""
+        kinds = {"terraform": "TerraformModule", "ansible": "AnsiblePlay", "puppet": "PuppetManifest"}
+        return [
+            getattr(importlib.import_module(f"homeostat.providers.{name}"), kind)(state / name, self.bounds[name] or None)
+            for name, kind in kinds.items()
+            if name in self.bounds
+        ]
+
+    def _git(self, state: Path) -> list[Kept]:
+        """What Git repositories say is applied with all rights of the loop."""
+        if "git" not in self.bounds:
+            return []
+        from homeostat.sources.sync import Sync
+
+        host, _, port = next(iter(self.bounds.get("webhooks", ())), "").rpartition(":")
+        return [Sync(state / "git", self.bounds["git"] or None, (host, int(port)) if port else None)]
+
+    def _gpu(self, state: Path, kubeconfig: str | Path | None) -> list[Kept]:
+        """A NodePool acts by what is allowed for that: commands by exec, webhooks by http, simulated nodes by process."""
+        from homeostat.gpu.controller import Reach, providers
+        from homeostat.providers.addresses import Hosts
+
+        programs = (self.bounds["exec"] or ("/",)) if "exec" in self.bounds else None
+        hosts = Hosts(self.bounds["http"] or None) if "http" in self.bounds else None
+        folder = state / "pools" if "process" in self.bounds and not self.bounds["process"] else None
+        return [*providers(Reach(programs, hosts, folder, None if kubeconfig is None else str(kubeconfig)))]
+
+
+def _check_git(text: str, name: str, bound: str) -> None:
+    if importlib.util.find_spec("pygit2") is None:
+        raise click.UsageError(f"--allow {text}: pygit2 is not installed; it comes with `pip install homeostat[git]`")
+    if name == "webhooks" and not (bound.rpartition(":")[0] and bound.rpartition(":")[2].isdigit()):
+        raise click.UsageError(f"--allow {text}: say where, such as --allow webhooks:0.0.0.0:9292")
 
 
 def loop_options(command: F) -> F:

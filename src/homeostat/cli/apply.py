@@ -13,11 +13,11 @@ from homeostat.cli.show import ask, count, echo_lines, emit, output_option
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from homeostat.cli.planning import Plan, Step
-    from homeostat.cli.verdicts import FleetVerdict
     from homeostat.client import Client
+    from homeostat.insight.planning import Plan, Step
+    from homeostat.insight.verdicts import FleetVerdict
 
-_QUESTION = "The guards would stop it for its size. Approve all of it, once, to go out in waves?"
+QUESTION = "The guards would stop it for its size. Approve all of it, once, to go out in waves?"
 
 
 @click.command()
@@ -56,7 +56,8 @@ def command(
     Exits with 0 when all is declared, 1 when something is refused or failed, 3 when you said no.
     """
     from homeostat.cli.manifests import read
-    from homeostat.cli.planview import plan_and_verdict, plan_data, plan_lines, refuse_errors
+    from homeostat.cli.planview import plan_and_verdict, plan_lines, refuse_errors
+    from homeostat.insight.planned import plan_data
 
     if "-" in files and not yes:
         raise click.UsageError("what comes from standard input leaves nobody to ask: add --yes")
@@ -68,8 +69,8 @@ def command(
     halted = any(verdict.approvable for verdict in verdicts)
     if plan.changes and not yes:
         ask("Apply and approve this?" if halted and approve else "Apply this?")
-    if halted and (approve or (not yes and click.confirm(_QUESTION))):
-        _approve(server, plan, verdicts, reason, anybody=not yes)
+    if halted and (approve or (not yes and click.confirm(QUESTION))):
+        approve_first(server, plan, verdicts, reason, anybody=not yes)
     failed = _write(server, plan, force)
     if output != "text":
         done = plan_data(plan, verdicts)
@@ -81,7 +82,7 @@ def command(
         click.echo(f"Declared {count(len(plan.changes), 'object')} as change set {plan.change_set}.")
 
 
-def _approve(server: Connection, plan: Plan, verdicts: Sequence[FleetVerdict], reason: str, *, anybody: bool) -> None:
+def approve_first(server: Connection, plan: Plan, verdicts: Sequence[FleetVerdict], reason: str, *, anybody: bool) -> None:
     """Says yes to the change set before it is written. Where that is refused it is only written if somebody still wants it."""
     from homeostat.cli.approve import approve_change_set
 
@@ -99,10 +100,12 @@ def _approve(server: Connection, plan: Plan, verdicts: Sequence[FleetVerdict], r
 
 
 def _write(server: Connection, plan: Plan, force: bool) -> list[Step]:
-    from homeostat.cli.planning import carry_out
+    from homeostat.cli.progress import progress
+    from homeostat.insight.planning import carry_out
     from homeostat.model.protocol import CHANGE_SET_HEADER
 
     async def write(client: Client) -> list[Step]:
-        return await carry_out(client, plan, force=force)
+        with progress(len(plan.steps), "declaring") as bar:
+            return await carry_out(client, plan, force=force, done=bar.step)
 
     return server.run(write, headers={CHANGE_SET_HEADER: plan.change_set})

@@ -12,9 +12,9 @@ from homeostat.cli.show import ask, echo_lines
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from homeostat.cli.fleets import View
-    from homeostat.cli.verdicts import FleetVerdict
     from homeostat.client import Client
+    from homeostat.insight.fleets import View
+    from homeostat.insight.verdicts import FleetVerdict
     from homeostat.loop.fleet import Drift, Fleet
 
 
@@ -49,8 +49,8 @@ def command(server: Connection, plan: str, reason: str, yes: bool) -> None:
         ask("Approve exactly this?")
 
     async def write(client: Client) -> str:
-        from homeostat.cli.planning import MANAGER
         from homeostat.guards.keeper import APPROVAL_KIND
+        from homeostat.insight.planning import MANAGER
 
         body = {"metadata": {"generateName": f"{plan}-"}, "spec": {"plan": plan, "reason": reason}}
         handle = client.kind(APPROVAL_KIND.api_version, APPROVAL_KIND.kind)
@@ -62,8 +62,8 @@ def command(server: Connection, plan: str, reason: str, yes: bool) -> None:
 
 async def approve_change_set(client: Client, name: str, verdicts: Iterable[FleetVerdict], reason: str) -> str:
     """Approves that a change set changes and deletes as much as these verdicts say; gives the name of the Approval."""
-    from homeostat.cli.planning import MANAGER
     from homeostat.guards.keeper import APPROVAL_KIND
+    from homeostat.insight.planning import MANAGER
 
     kinds: dict[str, dict[str, int]] = {}
     for verdict in verdicts:
@@ -77,29 +77,13 @@ async def approve_change_set(client: Client, name: str, verdicts: Iterable[Fleet
 
 
 def _find(view: View, plan: str) -> tuple[Fleet, list[Drift]]:
-    from homeostat.loop.fleet import plan_hash
+    from homeostat.insight.open import plan_named
 
-    names = []
-    for fleet in view.fleets.values():
-        for drifts in _plans(fleet):
-            if not drifts:
-                continue
-            if (name := plan_hash(drifts)) == plan:
-                return fleet, drifts
-            names.append(name)
+    if (found := plan_named(view, plan)) is not None:
+        return found
     halted = [halt.plan for fleet in view.fleets.values() for halt in view.halts(fleet) if halt.plan]
     hint = f"What is halted now: {', '.join(dict.fromkeys(halted))}." if halted else "Nothing is halted now."
     raise click.ClickException(f"no plan that is open now is called {plan}: what it was made from has moved. {hint}")
-
-
-def _plans(fleet: Fleet) -> list[list[Drift]]:
-    """All that an approval can be for, as the guards count it."""
-    from homeostat.loop.fleet import Op
-
-    waiting = [drift for drift in fleet.drifts.values() if not drift.in_flight]
-    sets = {drift.wave for drift in waiting} - {""}
-    by_op = [[d for d in waiting if d.op is op and not d.is_approved] for op in (Op.UPDATE, Op.DELETE)]
-    return [waiting, *by_op, *([d for d in waiting if d.wave == name] for name in sorted(sets))]
 
 
 def _shown(view: View, fleet: Fleet, drifts: list[Drift]) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import os
 from collections.abc import Callable, Coroutine
@@ -56,6 +55,8 @@ class Connection:
         **options: Any,
     ) -> T:
         """Does the work with a client and gives what it gives; what fails is said in one line, as this kind of failure."""
+        import asyncio
+
         from homeostat.client import Client, ConfigError, Unreachable
         from homeostat.model.errors import ApiError
 
@@ -64,7 +65,14 @@ class Connection:
             if self.namespace:
                 settings["namespace"] = self.namespace
             async with Client.from_kubeconfig(self.place(), self.context, **settings) as client:
-                return await work(client)
+                try:
+                    return await work(client)
+                except ApiError as error:
+                    if error.code == 404 and error.name:
+                        from homeostat.cli.kinds import similar_name
+
+                        error.message += await similar_name(client, error)
+                    raise
 
         try:
             return asyncio.run(connected())

@@ -233,7 +233,7 @@ def command(
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
         client = Client.from_kubeconfig(server.place(), server.context)
-        loop = Loop(client, allowed.providers(place), mode_of(enforce), identity(place), alerts)
+        loop = Loop(client, allowed.providers(place, server.place()), mode_of(enforce), identity(place), alerts)
         loop.begin()
         click.echo(f"keeping {', '.join(loop.kinds)}. Ctrl-C stops it; what it keeps stays as it is.")
         try:

@@ -24,8 +24,9 @@ def command(server: Connection, scope: str | None, output: str) -> None:
 
     Exits with 0, also when there is none.
     """
-    from homeostat.cli.fleets import hold_of
-    from homeostat.cli.openplan import drift_data, view_of
+    from homeostat.cli.openplan import view_of
+    from homeostat.insight.fleets import hold_of
+    from homeostat.insight.open import drift_data
 
     view = server.run(lambda client: view_of(client, scope))
     if output != "table":

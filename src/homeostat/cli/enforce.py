@@ -10,8 +10,8 @@ from homeostat.cli.connection import Connection, server_options
 from homeostat.cli.show import ask, echo_lines
 
 if TYPE_CHECKING:
-    from homeostat.cli.fleets import View
     from homeostat.client import Client
+    from homeostat.insight.fleets import View
 
 
 @click.command()

@@ -10,6 +10,7 @@ from homeostat.cli.connection import Connection, server_options
 from homeostat.cli.duration import seconds
 
 if TYPE_CHECKING:
+    from homeostat.cli.scope import Scope
     from homeostat.client import Client
 
 
@@ -41,7 +42,7 @@ def command(server: Connection, scope: str, reason: str, length: int | None, unt
 
     Exits with 0 when it is frozen, 1 when that failed.
     """
-    from homeostat.cli.scope import Scope, change_policy, find_scope
+    from homeostat.cli.scope import change_policy, find_scope
 
     freeze: dict[str, Any] = {"reason": reason, "author": author}
     if end := _end(length, until):
@@ -52,6 +53,7 @@ def command(server: Connection, scope: str, reason: str, length: int | None, unt
         if found.kind is not None:
             freeze["kinds"] = [found.kind.name]
             if found.name:
+                await _note_if_missing(client, found)
                 freeze["names"] = [found.name]
                 if found.kind.namespaced:
                     freeze["namespaces"] = [client.namespace]
@@ -62,6 +64,19 @@ def command(server: Connection, scope: str, reason: str, length: int | None, unt
     names = server.run(write)
     click.echo(f"{scope} is frozen{' until ' + end if end else ''} (in GuardPolicy {', '.join(names)}).")
     click.echo(f"To lift it: homeostat unfreeze {scope}")
+
+
+async def _note_if_missing(client: Client, scope: Scope) -> None:
+    """What does not exist yet can be frozen; but a freeze of a name that is mistyped would only look like one."""
+    from homeostat.cli.kinds import similar_name
+    from homeostat.model.errors import ApiError
+
+    assert scope.kind is not None
+    try:
+        await scope.kind.on(client).get(scope.name)
+    except ApiError as error:
+        if error.code == 404:
+            click.echo(f"note: {error.message}{await similar_name(client, error)}", err=True)
 
 
 def _end(length: int | None, until: str | None) -> str:

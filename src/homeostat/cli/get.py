@@ -19,10 +19,13 @@ _TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 @click.argument("kind")
 @click.argument("name", required=False)
 @click.option("-l", "--selector", default="", help="Only what has these labels: app=web,tier!=cache.")
+@click.option("--at", default="", metavar="TIME|REV", help="As it was then: 2026-01-31T12:00:00Z, or a revision.")
 @click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="In every namespace.")
 @output_option("table", "wide", "json", "yaml", "name")
 @server_options()
-def command(server: Connection, kind: str, name: str | None, selector: str, everywhere: bool, output: str) -> None:
+def command(
+    server: Connection, kind: str, name: str | None, selector: str, at: str, everywhere: bool, output: str
+) -> None:
     """Show objects of a KIND, or the one that is called NAME.
 
     A kind goes by its plural, singular, short name or kind, in any case.
@@ -32,6 +35,7 @@ def command(server: Connection, kind: str, name: str | None, selector: str, ever
       homeostat get guardpolicies
       homeostat get files -A -l app=site
       homeostat get file motd -o yaml
+      homeostat get file motd --at 2026-01-31T12:00:00Z -o yaml
 
     Exits with 0, or 1 where the kind or the object is not there.
     """
@@ -43,6 +47,10 @@ def command(server: Connection, kind: str, name: str | None, selector: str, ever
         served = await found.on(client).served()
         where = client.namespace if found.namespaced and (name or not everywhere) else ""
         params = {"labelSelector": selector} if selector else {}
+        if at:
+            from homeostat.cli.past import revision_of
+
+            params["at"] = str(await revision_of(client, at))
         accept = _TABLE if output in ("table", "wide") else "application/json"
         reply = await client.request("GET", served.path(where, name or ""), params, accept=accept)
         return found, reply.json()

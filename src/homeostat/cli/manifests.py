@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+if TYPE_CHECKING:
+    from homeostat.insight.planning import Document
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -37,26 +39,6 @@ def manifest_options(required: bool = True) -> Callable[[F], F]:
         return found  # type: ignore[no-any-return]
 
     return decorate
-
-
-@dataclass(frozen=True, slots=True)
-class Document:
-    """One declared object, and where it stands."""
-
-    obj: dict[str, Any]
-    source: str
-
-    @property
-    def kind(self) -> str:
-        return str(self.obj["kind"])
-
-    @property
-    def api_version(self) -> str:
-        return str(self.obj["apiVersion"])
-
-    @property
-    def name(self) -> str:
-        return str(self.obj["metadata"]["name"])
 
 
 def read(places: Sequence[str], recursive: bool = False) -> list[Document]:
@@ -130,4 +112,6 @@ def _checked(value: Any, source: str) -> Document:
         raise click.ClickException(
             f"{source}: {value['kind']} has no metadata.name, and what has no name cannot be applied"
         )
+    from homeostat.insight.planning import Document
+
     return Document(value, source)

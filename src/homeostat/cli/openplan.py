@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from homeostat.cli.fleets import View, hold_of, look
 from homeostat.cli.kinds import served_kinds
-from homeostat.cli.planning import SIGNS
 from homeostat.cli.scope import find_scope
 from homeostat.cli.show import ago, painted
-from homeostat.cli.verdicts import judge, verdict_lines
+from homeostat.cli.verdicts import verdict_lines
+from homeostat.insight.fleets import View, look
+from homeostat.insight.open import drift_data
+from homeostat.insight.planning import SIGNS
+from homeostat.insight.verdicts import judge
 from homeostat.loop.fleet import Drift, Fleet, Op, Ref, plan_hash
-from homeostat.model.clock import format_time
 
 if TYPE_CHECKING:
     from homeostat.client import Client
@@ -79,25 +80,6 @@ def open_data(view: View) -> dict[str, Any]:
     return {
         "actions": [drift_data(view, ref, drift) for ref, drift in view.open()],
         "guards": [judge(view, fleet).data() | {"plan": _plan(fleet)} for fleet in busy(view)],
-    }
-
-
-def drift_data(view: View, ref: Ref, drift: Drift) -> dict[str, Any]:
-    """A line of the ledger for programs."""
-    hold = hold_of(view.objects[ref])
-    return {
-        "op": str(drift.op),
-        "kind": view.kinds[ref.kind].kind,
-        "resource": ref.kind,
-        "namespace": ref.namespace,
-        "name": ref.name,
-        "cause": str(drift.cause),
-        "by": list(drift.by),
-        "since": format_time(drift.since),
-        "changeSet": drift.change_set,
-        "changes": list(drift.changes or drift.paths),
-        "heldBy": hold.guard if hold else "",
-        "reason": hold.reason if hold else "",
     }
 
 

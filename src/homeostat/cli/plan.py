@@ -11,8 +11,8 @@ from homeostat.cli.manifests import manifest_options
 from homeostat.cli.show import echo_lines, emit, output_option
 
 if TYPE_CHECKING:
-    from homeostat.cli.fleets import View
     from homeostat.client import Client
+    from homeostat.insight.fleets import View
 
 
 @click.command()
@@ -45,7 +45,8 @@ def _plan_files(
     server: Connection, files: tuple[str, ...], recursive: bool, prune: str, force: bool, output: str
 ) -> None:
     from homeostat.cli.manifests import read
-    from homeostat.cli.planview import plan_and_verdict, plan_data, plan_lines, refuse_errors
+    from homeostat.cli.planview import plan_and_verdict, plan_lines, refuse_errors
+    from homeostat.insight.planned import plan_data
 
     documents = read(files, recursive)
     plan, verdicts = server.run(lambda client: plan_and_verdict(client, documents, force=force, prune=prune))

@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from homeostat.cli.planning import SIGNS, Plan, make_plan
 from homeostat.cli.show import count, painted
-from homeostat.cli.verdicts import FleetVerdict, judge_plan, verdict_lines
+from homeostat.cli.verdicts import verdict_lines
+from homeostat.insight.planned import guards_on
+from homeostat.insight.planning import SIGNS, Plan, make_plan
+from homeostat.insight.verdicts import FleetVerdict
 
 if TYPE_CHECKING:
-    from homeostat.cli.manifests import Document
     from homeostat.client import Client
+    from homeostat.insight.planning import Document
 
 
 async def plan_and_verdict(
     client: Client, documents: Sequence[Document], *, force: bool = False, prune: str = ""
 ) -> tuple[Plan, list[FleetVerdict]]:
     """Asks the server, then the guards."""
-    from homeostat.cli.fleets import look
-    from homeostat.cli.kinds import served_kinds
+    from homeostat.cli.progress import progress
 
-    plan = await make_plan(client, documents, force=force, prune=prune)
-    types = {(step.document.api_version, step.document.kind) for step in plan.changes}
-    kept = [k for k in await served_kinds(client) if k.kept and (k.api_version, k.kind) in types]
-    for step in plan.changes:
-        step.kept = any((k.api_version, k.kind) == (step.document.api_version, step.document.kind) for k in kept)
-    return plan, judge_plan(await look(client, kept), plan)
+    with progress(len(documents), "asking the server") as bar:
+        plan = await make_plan(client, documents, force=force, prune=prune, done=bar.step)
+    return plan, await guards_on(client, plan)
 
 
 def plan_lines(plan: Plan, verdicts: Sequence[FleetVerdict]) -> Iterator[str]:
@@ -54,27 +52,3 @@ def refuse_errors(plan: Plan, failure: type[click.ClickException] = click.ClickE
         if any("conflict" in step.error.lower() for step in plan.errors):
             lines.append("Others own these fields: leave them out, or take them over with --force-conflicts.")
         raise failure("the server refuses it, so nothing was done:\n  " + "\n  ".join(lines))
-
-
-def plan_data(plan: Plan, verdicts: Sequence[FleetVerdict]) -> dict[str, Any]:
-    """The plan for programs."""
-    from homeostat.loop.fleet import Op
-
-    return {
-        "changeSet": plan.change_set,
-        "actions": [
-            {
-                "op": str(step.op),
-                "apiVersion": step.document.api_version,
-                "kind": step.document.kind,
-                "namespace": step.namespace,
-                "name": step.document.name,
-                "changes": step.lines(),
-            }
-            for step in plan.changes
-        ],
-        "add": plan.count(Op.CREATE),
-        "change": plan.count(Op.UPDATE),
-        "destroy": plan.count(Op.DELETE),
-        "guards": [verdict.data() for verdict in verdicts],
-    }

@@ -22,9 +22,9 @@ def command(server: Connection, scope: str | None, output: str) -> None:
 
     Exits with 0, also when nothing needs anybody.
     """
-    from homeostat.cli.fleets import hold_of
     from homeostat.cli.openplan import view_of
     from homeostat.guards import runbook
+    from homeostat.insight.fleets import hold_of
     from homeostat.loop.fleet import Verdict
 
     view = server.run(lambda client: view_of(client, scope))

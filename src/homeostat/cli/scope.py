@@ -82,7 +82,7 @@ def _unknown(text: str, word: str, words: list[str]) -> str:
 
 async def change_policy(client: Client, policy: Object, change: Callable[[Object], Object]) -> Object:
     """Changes fields of a policy's spec, by what is there now; makes the policy where it is not there yet."""
-    from homeostat.cli.planning import MANAGER
+    from homeostat.insight.planning import MANAGER
 
     handle = client.kind(f"{GROUP}/{VERSION}", KIND)
     name = policy["metadata"]["name"]

@@ -8,10 +8,13 @@ from typing import Any, TypeVar
 
 import click
 
+from homeostat.insight.words import ago, count
+
+__all__ = ["COLOURS", "ago", "ask", "count", "echo_lines", "emit", "output_option", "painted", "table"]
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 COLOURS = {"+": "green", "~": "yellow", "-": "red"}
-_UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 
 
 def output_option(*forms: str) -> Callable[[F], F]:
@@ -56,18 +59,3 @@ def ask(question: str) -> None:
         raise click.UsageError("there is nobody to ask: add --yes")
     if not click.confirm(question):
         raise click.exceptions.Exit(3)
-
-
-def ago(seconds: float) -> str:
-    """A duration as people say it: `3m`, `2h5m`, `4d`."""
-    left, words = max(0, int(seconds)), []
-    for size, unit in _UNITS:
-        count, left = divmod(left, size)
-        if count:
-            words.append(f"{count}{unit}")
-    return "".join(words[:2]) or "0s"
-
-
-def count(number: int, thing: str) -> str:
-    """`1 change`, `2 changes`."""
-    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"

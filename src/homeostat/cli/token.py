@@ -9,7 +9,7 @@ import click
 
 from homeostat.cli.connection import Connection, server_options
 from homeostat.cli.duration import seconds
-from homeostat.cli.show import echo_lines, table
+from homeostat.cli.show import echo_lines, emit, output_option, table
 
 if TYPE_CHECKING:
     from homeostat.client import Client
@@ -24,6 +24,12 @@ def command() -> None:
     """Make, list and revoke bearer tokens for people.
 
     A token stands for a user and groups until it expires or is revoked. What they may do is said by roles.
+
+    \b
+    Examples:
+      homeostat token create --user ada --ttl 8h
+      homeostat token list
+      homeostat token revoke token-x7k2p
     """
 
 
@@ -40,6 +46,8 @@ def create(server: Connection, user: str, groups: tuple[str, ...], ttl: int, out
     Examples:
       homeostat token create --user ada --ttl 8h
       homeostat token create --user ada --group dev -o kubeconfig > ada.kubeconfig
+
+    Exits with 0, or 1 where the server refuses it.
     """
     spec: dict[str, Any] = {"user": user, "expirationSeconds": ttl}
     if groups:
@@ -56,15 +64,28 @@ def create(server: Connection, user: str, groups: tuple[str, ...], ttl: int, out
 
 
 @command.command("list")
+@output_option("table", "json", "yaml")
 @server_options(namespace=False)
-def list_tokens(server: Connection) -> None:
-    """List tokens: whose they are and until when. What they are is known to nobody but who made them."""
+def list_tokens(server: Connection, output: str) -> None:
+    """List tokens: whose they are and until when. What they are is known to nobody but who made them.
+
+    \b
+    Examples:
+      homeostat token list
+      homeostat token list -o json
+
+    Exits with 0, or 1 where the server refuses it.
+    """
 
     async def read(client: Client) -> list[dict[str, Any]]:
         return await client.kind(API_VERSION, KIND).list()
 
+    found = sorted(_with_server(server, read), key=lambda item: str(item["status"]["expirationTimestamp"]))
+    if output != "table":
+        emit([{"name": i["metadata"]["name"], **i["spec"], "expires": i["status"]["expirationTimestamp"]} for i in found], output)
+        return
     rows = [("NAME", "USER", "GROUPS", "EXPIRES")]
-    for item in sorted(_with_server(server, read), key=lambda item: item["status"]["expirationTimestamp"]):
+    for item in found:
         spec = item["spec"]
         groups = ",".join(spec.get("groups", ())) or "-"
         rows.append((item["metadata"]["name"], spec["user"], groups, item["status"]["expirationTimestamp"]))
@@ -78,7 +99,14 @@ def list_tokens(server: Connection) -> None:
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @server_options(namespace=False)
 def revoke(server: Connection, names: tuple[str, ...]) -> None:
-    """Revoke tokens by name, as `homeostat token list` shows them: the next request with one is refused."""
+    """Revoke tokens by name, as `homeostat token list` shows them: the next request with one is refused.
+
+    \b
+    Examples:
+      homeostat token revoke token-x7k2p
+
+    Exits with 0 when all are revoked, 1 when one is not.
+    """
 
     from homeostat.model.errors import ApiError
 

@@ -10,6 +10,7 @@ import shlex
 import shutil
 import signal
 import socket
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ import click
 
 from homeostat.cli import give_up_output
 from homeostat.cli.allow import Allowed, loop_options
+from homeostat.cli.keeping import Keeping, keeping_options
 from homeostat.cli.logs import Format, configure, log_options
 
 if TYPE_CHECKING:
@@ -66,6 +68,7 @@ def _directory(ctx: click.Context, param: click.Parameter, value: str) -> Path:
 @click.option("--demo", is_flag=True, help="Add a live example to look at.")
 @click.option("--no-loop", "alone", is_flag=True, help="Serve the API only: a loop runs elsewhere, or none does.")
 @loop_options
+@keeping_options
 @log_options
 def command(
     data: Path,
@@ -76,6 +79,7 @@ def command(
     own: tuple[str, ...],
     enforce: bool,
     alerts: tuple[Alert, ...],
+    keeping: Keeping,
     log_format: Format,
     log_level: str,
 ) -> None:
@@ -87,6 +91,9 @@ def command(
       homeostat up --demo
       homeostat up --data ./state --listen 127.0.0.1:0
       homeostat up --allow file:/etc/app --allow process --enforce
+      homeostat up --checkpoint-every 1h --checkpoint-keep 24 --keep-history 90d --keep-history secrets=1d
+
+    Exits with 0 when it is told to stop, 1 when it cannot be run.
     """
     import uvloop
 
@@ -96,6 +103,13 @@ def command(
 
     if alone and (allow or own or enforce or alerts):
         raise click.UsageError("--no-loop: the other options are for a loop here; leave it out, or them")
+    if demo:
+        from homeostat.cli.gpu.facts import needs_numpy
+
+        if alone:
+            raise click.UsageError("--demo: the example needs the loop; leave --no-loop out")
+        needs_numpy()
+        allow = tuple(dict.fromkeys([*allow, "gpu"]))
     allowed = None if alone else Allowed.parse(allow, own)
     _hold_standard_streams()
     configure(log_format, log_level)
@@ -105,7 +119,7 @@ def command(
         raise click.BadParameter(str(error), param_hint="--listen") from None
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_serve(data, where, demo, allowed, enforce, alerts))
+            runner.run(_serve(data, where, demo, allowed, enforce, alerts, keeping))
     except CannotListen as error:
         raise click.ClickException(f"{error}. Where to listen is said with --listen") from None
     except Full:
@@ -124,7 +138,13 @@ def _hold_standard_streams() -> None:
 
 
 async def _serve(
-    data: Path, where: Listen, demo: bool, allowed: Allowed | None, enforce: bool, alerts: tuple[Alert, ...]
+    data: Path,
+    where: Listen,
+    demo: bool,
+    allowed: Allowed | None,
+    enforce: bool,
+    alerts: tuple[Alert, ...],
+    keeping: Keeping,
 ) -> None:
     from homeostat.api.server import Server
 
@@ -133,26 +153,32 @@ async def _serve(
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # nohup keeps it going
             loop.add_signal_handler(number, stop.set)
-    server = Server(data, where)
+    server = Server(data, where, **keeping.options(data))
     await server.start()
     # What is here now lives as long as the process, and requests leave few cycles: look for garbage less often.
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLD)
+    from homeostat.web.mount import Dashboard
+
+    dashboard = Dashboard(server)
     try:
+        _greet(server, demo, _loop_line(allowed, enforce, demo), dashboard.admin_link())
         example = None
         if demo:
             from homeostat.cli.demo import Demo
 
             example = Demo(server)
-            await example.start()
-        _greet(server, demo, _loop_line(allowed, enforce))
+            await example.prepare()
         loop_inside = None if allowed is None else await _loop(server, allowed, enforce, alerts)
+        if example is not None:
+            example.begin()
         await stop.wait()
         if loop_inside is not None:
             await loop_inside.stop()
         if example is not None:
             await example.stop()
     finally:
+        await dashboard.stop()
         await server.stop()
 
 
@@ -164,37 +190,41 @@ async def _loop(server: Server, allowed: Allowed, enforce: bool, alerts: tuple[A
 
     await asyncio.to_thread(allowed.load)
     client = local_client(server.plane, LOOP_USER)
-    loop = Loop(client, allowed.providers(server.data), mode_of(enforce), EMBEDDED, alerts)
+    loop = Loop(client, allowed.providers(server.data, server.kubeconfig), mode_of(enforce), EMBEDDED, alerts)
     server.plane.more_metrics.append(loop.metrics.text)
     loop.begin()
     return loop
 
 
-def _loop_line(allowed: Allowed | None, enforce: bool) -> str:
+def _loop_line(allowed: Allowed | None, enforce: bool, demo: bool) -> str:
     if allowed is None:
         return "none here: `homeostat controllers` runs it"
-    return f"{'acts' if enforce else 'observes'}, and may touch {allowed}; `homeostat drift` shows what it sees"
+    acts = "acts" if enforce else "acts on GPU workloads, observes all else" if demo else "observes"
+    return f"{acts}, and may touch {allowed}; `homeostat drift` shows what it sees"
 
 
-def _greet(server: Server, demo: bool, loop: str) -> None:
+def _greet(server: Server, demo: bool, loop: str, link: str) -> None:
     try:
-        click.echo("\n".join(_greeting(server, demo, loop)))
+        click.echo("\n".join(_greeting(server, demo, loop, link)))
     except OSError as error:  # the reader of a pipe went away, a log file's disk is full: no reason to stop serving
         log.warning("ready at %s; that could not be printed: %s", server.url, error.strerror)
         give_up_output()
 
 
-def _greeting(server: Server, demo: bool, loop: str) -> list[str]:
+def _greeting(server: Server, demo: bool, loop: str, link: str) -> list[str]:
     lines = [
         f"homeostat is ready at {server.url}",
         f"  data        {server.data}",
         f"  kubeconfig  {server.kubeconfig}   (admin; keep it to yourself)",
         f"  loop        {loop}",
+        f"  dashboard   {link}   (signs in once, within five minutes; `homeostat ui` makes another)",
     ]
     if server.listen.everywhere:
         others = server.url.replace(server.listen.url_host, socket.gethostname())
         lines.append(f"  listens     on every address of this machine; others reach it as {others}")
     lines += ["", "Try, in another terminal:", f"  export KUBECONFIG={shlex.quote(str(server.kubeconfig))}"]
+    if demo and shutil.which("homeostat") is None and (beside := Path(sys.executable).parent / "homeostat").exists():
+        lines.append(f'  export PATH={shlex.quote(str(beside.parent))}:"$PATH"')
     lines += [f"  {line}" for line in (_demo_lines() if demo else _plain_lines())]
     if shutil.which("kubectl") is None:
         lines += ["", f"kubectl is not on the PATH; how to get it: {KUBECTL}"]

@@ -6,9 +6,23 @@ import click
 
 
 @click.command()
-def command() -> None:
-    """Show the version, and the Kubernetes API it speaks."""
-    from homeostat import __version__
-    from homeostat.api.documents import KUBERNETES
+@click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", help="How to print it.")
+def command(output: str = "text") -> None:
+    """Show the version, and the Kubernetes API it speaks.
 
+    \b
+    Examples:
+      homeostat version
+      homeostat version -o json
+
+    Exits with 0.
+    """
+    from homeostat import __version__
+    from homeostat.model.protocol import KUBERNETES
+
+    if output != "text":
+        from homeostat.cli.show import emit
+
+        emit({"version": __version__, "kubernetes": ".".join(KUBERNETES)}, output)
+        return
     click.echo(f"homeostat {__version__} (Kubernetes API {'.'.join(KUBERNETES)})")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,56 +12,93 @@ from homeostat.cli.duration import seconds
 
 if TYPE_CHECKING:
     from homeostat.client import Client
+    from homeostat.client.informer import Informer
+
+    Holds = Callable[[dict[str, Any] | None], bool]
+
+SHOWN = 5
+"""How many of those that are late are named with the reason."""
 
 
 @click.command()
 @click.argument("kind")
-@click.argument("name")
+@click.argument("names", metavar="[NAME...]", nargs=-1)
 @click.option("--for", "what", metavar="WHAT", default="condition=Ready", show_default=True,
               help="condition=TYPE, condition=TYPE=STATUS, or delete.")  # fmt: skip
-@click.option("--timeout", callback=seconds, default="30s", show_default=True, help="How long at most: 90s, 5m.")
+@click.option("-l", "--selector", default="", help="Without names: all that have these labels.")
+@click.option("--timeout", callback=seconds, default="30s", show_default=True, help="How long at most, for all of them: 90s, 5m.")
 @server_options()
-def command(server: Connection, kind: str, name: str, what: str, timeout: int) -> None:
-    """Wait until a condition of an object holds, for what is declared now; or until it is gone.
+def command(server: Connection, kind: str, names: tuple[str, ...], what: str, selector: str, timeout: int) -> None:
+    """Wait until a condition of objects holds, for what is declared now; or until they are gone. Without names: of all that are there now.
 
     \b
     Examples:
       homeostat wait file motd
+      homeostat wait files -l app=site --timeout 10m
       homeostat wait process web --for condition=Ready --timeout 2m
       homeostat wait file motd --for delete
 
-    Exits with 0 when it holds, 1 when it does not within the time or something else is wrong.
+    Exits with 0 when it holds of all, 1 when it does not within the time or something else is wrong.
     """
+    if names and selector:
+        raise click.UsageError("names and --selector exclude each other")
     holds = _condition(what)
 
-    async def wait(client: Client) -> Any:
+    async def wait(client: Client) -> list[str]:
+        import asyncio
+
         from homeostat.cli.kinds import kind_named
 
         found = await kind_named(client, kind)
         where = client.namespace if found.namespaced else ""
-        last: dict[str, Any] | None = None
-        async with found.on(client).informer(namespace=where, fields=f"metadata.name={name}") as informer:
+        fields = f"metadata.name={names[0]}" if len(names) == 1 else ""
+        async with found.on(client).informer(namespace=where, fields=fields, labels=selector) as informer:
+            open_: dict[str, Any] = dict.fromkeys(names)
             try:
                 async with asyncio.timeout(timeout):
                     await informer.wait_synced()
-                    last = informer.get(name, where)
-                    if last is None and what != "delete":
-                        raise click.ClickException(f"{found.kind} {name} is not there")
-                    if holds(last):
-                        return
-                    async for change in informer.changes():
-                        last = change.object if change.key.name == name else last
-                        if holds(last):
-                            return
+                    open_ = {name: informer.get(name, where) for name in names or [obj["metadata"]["name"] for obj in informer.all(where)]}
+                    await _until(informer, open_, holds, found.kind, what)
             except TimeoutError:
-                pass
-        raise click.ClickException(f"{found.kind} {name}: not {what} within {timeout} s.{_why(last)}")
+                raise click.ClickException(_late(found.kind, open_, holds, what, timeout)) from None
+        return list(open_)
 
-    server.run(wait)
-    click.echo(f"{kind}/{name}: {what}")
+    waited = server.run(wait)
+    if not waited:
+        click.echo(f"there are no {kind} to wait for", err=True)
+    for name in waited:
+        click.echo(f"{kind}/{name}: {what}")
 
 
-def _condition(what: str) -> Any:
+async def _until(informer: Informer[dict[str, Any]], last: dict[str, Any], holds: Holds, kind: str, what: str) -> None:
+    """Waits until it holds of all that are in `last`, and keeps that up to date."""
+    from homeostat.cli.progress import progress
+
+    gone = next((name for name, obj in last.items() if obj is None), None)
+    if gone is not None and what != "delete":
+        raise click.ClickException(f"{kind} {gone} is not there")
+    with progress(len(last), f"{kind} {what}") as bar:
+        left = {name for name, obj in last.items() if not holds(obj)}
+        bar.at(len(last) - len(left))
+        if not left:
+            return
+        async for change in informer.changes():
+            name = change.key.name
+            if name in last:
+                last[name] = change.object
+                (left.discard if holds(change.object) else left.add)(name)
+                bar.at(len(last) - len(left))
+            if not left:
+                return
+
+
+def _late(kind: str, last: dict[str, Any], holds: Holds, what: str, timeout: int) -> str:
+    open_ = [name for name, obj in last.items() if not holds(obj)]
+    lines = [f"{kind} {name}: not {what} within {timeout} s.{_why(last[name])}" for name in open_[:SHOWN]]
+    return "\n  ".join([*lines, *([f"… and {len(open_) - SHOWN} more"] if len(open_) > SHOWN else [])])
+
+
+def _condition(what: str) -> Holds:
     from homeostat.model.conditions import find_condition
 
     if what == "delete":

@@ -7,6 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
+from homeostat.gpu import experience
 from homeostat.gpu.decisions import Constraint, Decision, Memory, Verb
 from homeostat.gpu.entitlement import Ledger, columns_of
 from homeostat.gpu.fleet import Fleet, Need, Taken
@@ -34,12 +35,10 @@ def span(seconds: float) -> str:
 class Cycle:
     """Mutable, and private to one call of `decide`. Policies read the facts, stop and start workloads through it, and so see each other's decisions."""
 
-    def __init__(
-        self, snapshot: Snapshot, policy: GpuPolicySpec, memory: Memory, fleet_of: type[Fleet] = Fleet
-    ) -> None:
+    def __init__(self, snapshot: Snapshot, policy: GpuPolicySpec, memory: Memory) -> None:
         self.snapshot, self.policy, self.memory, self.now = snapshot, policy, memory, snapshot.now
-        self._fleet_of = fleet_of
-        self.next = Memory(at=snapshot.now)
+        demand, lesson = experience.remember(snapshot, memory)
+        self.next = Memory(at=snapshot.now, demand=demand, lesson=lesson)
         self.decisions: list[Decision] = []
         self.spots: dict[int, Taken] = {}
         """Where the workloads go that were admitted in this cycle."""
@@ -81,6 +80,8 @@ class Cycle:
         """Seconds after which it is gone at the latest, where that was declared; else what is expected."""
         self.blocked: Bools = np.zeros(len(w), dtype=bool)
         """Waiting, and not to be admitted whatever is free: `constraint` says why."""
+        self.spot: Ints = w.spot
+        """Whether each goes on spot nodes: what it asks for, and what the cost policy makes of that."""
         self.constraint: dict[int, Constraint] = {}
         self._models: dict[tuple[int, int], list[tuple[int, int]]] = {}
         self.first: Ints = np.searchsorted(self.snapshot.places.workload, np.arange(len(w) + 1))
@@ -93,7 +94,8 @@ class Cycle:
             self.alive: Bools = self.now - nodes.heard <= lease
         flapping = nodes.flaps >= self.policy.failure.flaps
         self.open: Bools = self.alive & ~nodes.cordoned & ~nodes.drain & ~flapping
-        self.fleet = self._fleet_of(nodes, len(self.snapshot.models), self.open)
+        demand = experience.demand_of(self.next.lesson, self.snapshot)
+        self.fleet = Fleet(nodes, len(self.snapshot.models), self.open, demand, self.policy.cost.alike)
         costs = np.full(len(self.snapshot.models), np.inf)
         np.minimum.at(costs, nodes.model, nodes.cost / np.maximum((nodes.health < Health.ABSENT).sum(axis=1), 1))
         self.cheapest_first: list[int] = np.lexsort((np.arange(len(costs)), costs)).tolist()
@@ -160,8 +162,9 @@ class Cycle:
             int(w.cpu[at]),
             0 if home else int(w.memory[at]),
             int(w.topology[at]),
-            int(w.spot[at]),
+            int(self.spot[at]),
             home,
+            self._home_gpus(at) if home else (),
         )
 
     def home_of(self, at: int) -> tuple[int, ...]:
@@ -173,6 +176,12 @@ class Cycle:
         if any(self.silent[node] for node in nodes.values()):
             return ()
         return tuple(nodes[replica] for replica in sorted(nodes))
+
+    def _home_gpus(self, at: int) -> tuple[tuple[int, ...], ...]:
+        gpus: dict[int, list[int]] = {}
+        for replica, _, gpu, _ in self.taken_of(at):
+            gpus.setdefault(replica, []).append(gpu)
+        return tuple(tuple(gpus[replica]) for replica in sorted(gpus))
 
     def models_of(self, at: int) -> list[int]:
         """The models that a workload can have, cheapest first; what is within the quota comes before what must be borrowed."""
@@ -187,6 +196,16 @@ class Cycle:
             left = tenants.nominal[tenant] - self.ledger.used[tenant] - total
             found = sorted(found, key=lambda pair: left[pair[1]] < 0)
         return [model for model, _ in found]
+
+    def choices_of(self, at: int) -> list[list[int]]:
+        """The same for placement, which finds the cheapest node by itself: what is within the quota, then what must be borrowed."""
+        models, tenant = self.models_of(at), int(self.snapshot.workloads.tenant[at])
+        columns = [column for _, column in self._models[tenant, int(self.snapshot.workloads.models[at])]]
+        if len(set(columns)) < 2:
+            return [models] if models else []
+        left = self.snapshot.tenants.nominal[tenant] - self.ledger.used[tenant] - int(self.total[at])
+        own = [model for model in models if left[self.snapshot.tenants.column[tenant, model]] >= 0]
+        return [found for found in (own, [model for model in models if model not in own]) if found]
 
     def may_leave(self, at: int) -> bool:
         """Whether a running workload may be taken off: never before its minimum runtime, unless the policy says so."""

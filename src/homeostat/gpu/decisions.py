@@ -99,6 +99,19 @@ class Reservation(msgspec.Struct):
     until: float
 
 
+class Asked(msgspec.Struct, frozen=True, array_like=True, order=True):
+    """One kind of request, and how often it came."""
+
+    cpu: int
+    memory: int
+    gpus: int
+    milli: int
+    """Thousandths of each GPU."""
+    models: tuple[str, ...]
+    """The models that will do; none: any."""
+    count: int
+
+
 class Memory(msgspec.Struct):
     """What the governor knows of the past; plain data, to be stored and handed in again. Losing it costs fairness some history, nothing else.
 
@@ -129,9 +142,19 @@ class Memory(msgspec.Struct):
     """Workloads that lost their node, and wait since."""
     lost: dict[str, float] = {}
     """Nodes that are being replaced, since when."""
+    silent: list[str] = []
+    """Nodes that were not heard of."""
+    suspected: float | None = None
+    """When so many were that the observer was suspected, last."""
+    flaps: dict[str, list[float]] = {}
+    """When a node was heard of again after it had been lost, lately."""
     empty: dict[str, float] = {}
     """Nodes on which nothing runs, since when."""
     asked: dict[str, tuple[int, float]] = {}
     """How many nodes a pool was last asked to have, and when."""
+    demand: list[Asked] = []
+    """What has been asked for lately, replica by replica."""
+    lesson: list[Asked] = []
+    """The same when it was last learned from, see `experience`."""
     missed: dict[str, float] = {}
     """Promises that were reported as not kept, so that each is told once: by subject, when."""

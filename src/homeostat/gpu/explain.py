@@ -1,12 +1,13 @@
-"""Why a workload waits: what binds, its position, who is ahead with how much, and when it will likely start.
+"""Why a workload waits: what binds, its position, who is ahead with how much, and when it will likely start; and how tenants stand.
 
 Constraints and estimates are made for all at once; sentences only for those that are asked about.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import numpy as np
@@ -45,6 +46,16 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
     estimated_start: float | None
 
 
+class Gist(NamedTuple):
+    """An answer in short, which costs next to nothing."""
+
+    uid: str
+    constraint: Constraint
+    position: int
+    start: float | None
+    waited: float
+
+
 class Pending:
     """The answers for all that wait."""
 
@@ -60,6 +71,16 @@ class Pending:
         self._position[order] = np.arange(len(order))
         for at, constraint in cycle.constraint.items():
             self._code[at] = _CODE[constraint]
+
+    @property
+    def cycle(self) -> Cycle:
+        """The cycle that these are the answers of."""
+        return self._cycle
+
+    @property
+    def queued(self) -> int:
+        """How many are in the queue: the others wait for something that no turn changes."""
+        return len(self._order)
 
     @classmethod
     def of(cls, cycle: Cycle) -> Pending:
@@ -92,6 +113,20 @@ class Pending:
             uids = self._cycle.snapshot.workloads.uid
             self._index = {uids[at]: at for at in (*self._order.tolist(), *self._outside.tolist())}
         return None if uid not in self._index else self.at(self._index[uid])
+
+    def gist(self, place: int) -> Gist:
+        """Of the one in this place, from 0, of the order in which all answers come."""
+        at = int(self._order[place] if place < len(self._order) else self._outside[place - len(self._order)])
+        start = float(self._start[at])
+        known = None if math.isnan(start) or math.isinf(start) else start
+        cycle = self._cycle
+        return Gist(
+            cycle.snapshot.workloads.uid[at],
+            _KINDS[self._code[at]],
+            int(self._position[at]) + 1,
+            known,
+            float(cycle.waited[at]),
+        )
 
     def at(self, at: int) -> Why:
         """The answer for the workload of this index, which waits."""
@@ -235,6 +270,56 @@ _SENTENCES = {
     Constraint.HOME: "its state lies on a node whose GPUs are taken",
     Constraint.OBSERVER: "too many nodes are silent at once: nothing is decided until they are heard again",
 }
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """How a tenant stands with one type of GPU, or with all that share an entry of its quota. In thousandths of GPUs."""
+
+    tenant: str
+    model: str
+    """`*`: all types that have no entry of their own."""
+    nominal: int
+    used: int
+    leaving: int
+    """Of what is used: on its way out."""
+    borrowed: int
+    over: int
+    """Beyond all that it may have, such as after its quota was lowered: it is about to be taken back."""
+    lent: int
+    """What others of the cohort use of it, as far as it has that to spare; where several could lend it, each in proportion."""
+    most: int
+    """Quota and borrowing limit together; what the cohort has to spare is not looked at."""
+
+
+def standings(cycle: Cycle) -> list[Standing]:
+    """Of all tenants, by name and type."""
+    tenants, models, ledger = cycle.snapshot.tenants, cycle.snapshot.models, cycle.ledger
+    limits = ledger.limits
+    borrowed = np.maximum(np.minimum(ledger.used, limits.most) - limits.nominal, 0)
+    over = np.maximum(ledger.used - limits.most, 0)
+    spare = np.minimum(limits.nominal - limits.kept, np.maximum(limits.nominal - ledger.used, 0))
+    by_cohort = [np.zeros_like(limits.lendable, dtype=np.float64) for _ in range(2)]
+    for total, amount in zip(by_cohort, (borrowed, spare), strict=True):
+        np.add.at(total, limits.cohort, amount)
+    part = np.minimum(by_cohort[0] / np.maximum(by_cohort[1], 1.0), 1.0)[limits.cohort]
+    lent = np.floor(spare * part + 0.5).astype(np.int64)
+    found = []
+    for at, name in enumerate(tenants.name):
+        for column in sorted({int(one) for one in tenants.column[at] if one != NONE}):
+            found.append(
+                Standing(
+                    tenant=name,
+                    model=models[column] if column < len(models) else "*",
+                    nominal=int(limits.nominal[at, column]),
+                    used=int(ledger.used[at, column]),
+                    leaving=int(ledger.leaving[at, column]),
+                    borrowed=int(borrowed[at, column]),
+                    over=int(over[at, column]),
+                    lent=int(lent[at, column]),
+                    most=int(limits.most[at, column]),
+                )
+            )
+    return found
 
 
 def seconds_until_turn(held_by: Ints, ends: Floats, size: Ints, wanted_by: Ints, wants: Ints, free: Ints) -> Floats:

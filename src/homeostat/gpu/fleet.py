@@ -1,20 +1,24 @@
-"""The GPUs of the fleet and where work fits: all replicas or none, cheapest nodes first, then those that are left with least.
+"""The GPUs of the fleet and where work fits: all replicas or none, on the cheapest nodes that do, and there where least is lost.
 
-A finer sense of what fits best is a subclass that says so in `rank` and `tightest`; `decide` takes it as `fleet_of`.
+Which of equally cheap nodes loses least is said by `placement.Packer`, the same that the published experiments are run with. A gang goes
+onto one node if it can, else into one NVLink domain, else into the fewest racks, and in those into the fewest domains and nodes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from homeostat.gpu.kinds import WHOLE
+from homeostat.gpu.placement import Demand, Packer, Pod, Prices, Room, Sizes
 from homeostat.gpu.snapshot import NEVER, NONE, Bools, Floats, Health, Ints, Nodes, Spot, Topology
 
-_NO_ROOM = 2**40
 Taken = tuple[tuple[int, int, int, int], ...]
 """What a workload holds: replica, node, gpu and thousandths of it, for each GPU."""
+Counts = list[tuple[int, int]]
+"""Nodes, and how many replicas go on each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +27,7 @@ class Need:
 
     replicas: int
     milli: int
-    """Of GPUs, a replica: a fraction of one, or whole ones."""
+    """Of GPUs, a replica: a fraction of one, or whole ones. None: CPU and memory alone."""
     gpu_memory: int = 0
     cpu: int = 0
     memory: int = 0
@@ -31,11 +35,19 @@ class Need:
     spot: int = Spot.ALLOW
     nodes: tuple[int, ...] = ()
     """One node a replica, where its state lies; empty: any."""
+    gpus: tuple[tuple[int, ...], ...] = ()
+    """And the GPUs there, for a process whose state was taken off them continues only on the same."""
 
     @property
     def total(self) -> int:
         """Of all replicas, in thousandths."""
         return self.replicas * self.milli
+
+    def pod(self, replicas: int = 1) -> Pod:
+        """So many replicas on one node, as placement knows them. Fractions are placed one by one."""
+        if self.milli < WHOLE:
+            return Pod(self.cpu, self.memory, int(self.milli > 0), self.milli or WHOLE)
+        return Pod(self.cpu * replicas, self.memory * replicas, self.milli // WHOLE * replicas)
 
 
 class Fleet:
@@ -43,63 +55,82 @@ class Fleet:
 
     __slots__ = (
         "_by_model",
-        "cost",
-        "cpu",
+        "_can",
         "domain",
-        "free",
         "gpu_memory",
         "healthy",
         "held_until",
-        "memory",
+        "level",
         "model",
         "open",
+        "packer",
         "rack",
+        "room",
         "spot",
-        "whole",
     )
 
-    def __init__(self, nodes: Nodes, models: int, is_open: Bools) -> None:
-        self.model, self.domain, self.rack, self.spot, self.cost = (
-            nodes.model,
-            nodes.domain,
-            nodes.rack,
-            nodes.spot,
-            nodes.cost,
-        )
+    def __init__(
+        self, nodes: Nodes, models: int, is_open: Bools, demand: Demand | None = None, alike: float = 0.0
+    ) -> None:
+        """`demand`: what has been asked for so far, from which it is learned what fits well. `alike`: how much dearer a GPU may be and
+        still count as costing the same."""
+        self.model, self.domain, self.rack, self.spot = nodes.model, nodes.domain, nodes.rack, nodes.spot
         self.gpu_memory = nodes.gpu_memory
         self.healthy: Bools = nodes.health == Health.HEALTHY
-        self.free: Ints = np.where(nodes.health < Health.FAILED, WHOLE, 0).astype(np.int64)
-        self.whole: Ints = self.healthy.sum(axis=1)
-        """How many GPUs of each node are healthy and all free."""
-        self.cpu, self.memory = nodes.cpu.copy(), nodes.memory.copy()
+        there = nodes.health < Health.ABSENT
+        sizes = Sizes.of(nodes.cpu, nodes.memory, there, nodes.model)
+        free = np.where(self.healthy, WHOLE, 0).astype(np.int64)
+        self.room = Room(nodes.cpu.copy(), nodes.memory.copy(), free, nodes.model, sizes)
+        self.packer = Packer(self.room, prices=Prices.learn(demand or Demand(), sizes))
+        self.level: Ints = levels(nodes.cost / np.maximum(there.sum(axis=1), 1), alike)
+        """How dear each node is for a GPU, from 0. Nodes of one level are alike in that."""
         self.open = is_open
         self.held_until: Floats = np.full(len(nodes), NEVER)
         """A node that is held back for another takes only what is done by then."""
         self._by_model = [np.flatnonzero((nodes.model == model) & is_open) for model in range(models)]
+        self._can: dict[tuple[int, ...], Bools] = {}
 
     def copy(self) -> Fleet:
         """A twin for a what-if; what never changes is shared."""
         twin = object.__new__(type(self))
         for name in self.__slots__:
             setattr(twin, name, getattr(self, name))
-        for name in ("free", "whole", "cpu", "memory", "held_until"):
-            setattr(twin, name, getattr(self, name).copy())
+        twin.held_until, twin.room = self.held_until.copy(), self.room.copy()
+        twin.packer = self.packer.copy(twin.room)
         return twin
+
+    @property
+    def free(self) -> Ints:
+        """[nodes, gpus] in thousandths; what is not healthy has none."""
+        return self.room.gpus
+
+    @property
+    def whole(self) -> Ints:
+        """How many GPUs of each node are healthy and all free."""
+        return self.room.whole
+
+    @property
+    def cpu(self) -> Ints:
+        return self.room.cpu
+
+    @property
+    def memory(self) -> Ints:
+        return self.room.memory
 
     def load(self, node: Ints, gpu: Ints, milli: Ints) -> None:
         """Takes many at once, or frees them with negative amounts. A GPU that was lost or oversubscribed from outside goes below zero, and fits nothing."""
-        np.subtract.at(self.free, (node, gpu), milli)
-        touched = np.unique(node)
-        self.whole[touched] = ((self.free[touched] == WHOLE) & self.healthy[touched]).sum(axis=1)
+        self.packer.touch(*self.room.load(node, gpu, milli).tolist())
 
     def fits(self, need: Need, model: int) -> bool:
         """Whether it could be placed now, whoever what is free is held back for."""
-        return self._find(need, model, -NEVER) is not None
+        if need.replicas == 1 and not need.nodes:
+            return bool((self._able(need, (model,)) & self.packer.fits(need.pod())).any())
+        return self._find(need, (model,), -NEVER) is not None
 
-    def place(self, need: Need, model: int, ends: float = 0.0) -> Taken | None:
-        """Finds GPUs for all replicas and takes them, or takes nothing. Nodes held back for another are given only until then: `ends` is
-        when this one will be done."""
-        taken = self._find(need, model, ends)
+    def place(self, need: Need, models: int | Sequence[int], ends: float = 0.0) -> Taken | None:
+        """Finds GPUs of one of these models for all replicas and takes them, or takes nothing. Nodes held back for another are given only
+        until then: `ends` is when this one will be done."""
+        taken = self._find(need, (models,) if isinstance(models, int) else models, ends)
         if taken is not None:
             self.take(taken, need)
         return taken
@@ -117,37 +148,34 @@ class Fleet:
         want: dict[tuple[int, int], int] = {}
         for _, node, gpu, milli in taken:
             want[node, gpu] = want.get((node, gpu), 0) + milli
-        return all(
-            self.open[node] and self.healthy[node, gpu] and self.free[node, gpu] >= milli
-            for (node, gpu), milli in want.items()
-        )
+        return all(self.open[node] and self.free[node, gpu] >= milli for (node, gpu), milli in want.items())
 
     def _move(self, taken: Taken, need: Need, sign: int) -> None:
         seen = set()
         for replica, node, gpu, milli in taken:
-            before = self.free.item(node, gpu)
-            after = before + sign * milli
-            assert sign > 0 or after >= 0, "a GPU is given to more than it has room for"
-            self.free[node, gpu] = after
-            if self.healthy.item(node, gpu):
-                self.whole[node] += (after == WHOLE) - (before == WHOLE)
+            self.room.change(node, gpu, sign * milli)
+            assert sign > 0 or not milli or self.free[node, gpu] >= 0, "a GPU is given to more than it has room for"
             if replica not in seen:
                 seen.add(replica)
-                self.cpu[node] += sign * need.cpu
-                self.memory[node] += sign * need.memory
+                self.room.cpu[node] += sign * need.cpu
+                self.room.memory[node] += sign * need.memory
+        self.packer.touch(*{node for _, node, _, _ in taken})
 
-    def _find(self, need: Need, model: int, ends: float) -> Taken | None:
+    # where it fits
+
+    def _find(self, need: Need, models: Sequence[int], ends: float) -> Taken | None:
         if need.nodes:
-            return self._at_home(need, model)
-        nodes = self._by_model[model]
-        if need.milli >= WHOLE:
-            nodes = nodes[self.whole[nodes] * WHOLE >= need.milli]
-        nodes = nodes[self.allows(need, nodes, ends)]
-        if not len(nodes):
+            return self._at_home(need, models)
+        node = self._one_node(need, models, ends)
+        if node is not None:
+            return self._pick(need, [(node, need.replicas)])
+        if need.replicas == 1 or need.topology == Topology.NODE:
             return None
-        if need.milli < WHOLE:
-            return self._fractions(need, nodes)
-        return self._whole(need, nodes)
+        for model in models:
+            found = self._apart(need, model, ends)
+            if found is not None:
+                return self._pick(need, found)
+        return None
 
     def allows(self, need: Need, nodes: Ints, ends: float = -NEVER) -> Bools:
         """Which nodes could take a replica if they were free."""
@@ -158,36 +186,60 @@ class Fleet:
             allowed &= self.spot[nodes] == (need.spot == Spot.REQUIRE)
         return allowed
 
-    def rank(self, need: Need, nodes: Ints) -> Floats:
-        """What is given up by placing all replicas on each of these nodes: its price first, then what it has whole."""
-        return np.asarray(self.cost[nodes] * 1e4 + self.whole[nodes])
+    def _one_node(self, need: Need, models: Sequence[int], ends: float) -> int | None:
+        """The cheapest node that takes all replicas, and of these the one where least is lost."""
+        if not len(self.model):
+            return None
+        costs = self.packer.costs(need.pod(need.replicas))
+        able = self._able(need, models) & (self.held_until >= ends)
+        costs = np.where(able, costs, np.inf)
+        if need.milli < WHOLE and need.replicas > 1:
+            some = np.flatnonzero(costs < np.inf)
+            costs[some[self._slots(need, some) < need.replicas]] = np.inf
+        node = self.packer.choose(costs)
+        if costs[node] == np.inf:
+            return None
+        if self.level[node]:
+            cheapest = self.level[costs < np.inf].min()
+            if cheapest < self.level[node]:
+                node = self.packer.choose(np.where(self.level == cheapest, costs, np.inf))
+        return node
+
+    def _able(self, need: Need, models: Sequence[int]) -> Bools:
+        """Which nodes take work such as this, whatever is free."""
+        key = (need.gpu_memory, min(need.milli, WHOLE) if need.gpu_memory else 0, need.spot, *models)
+        able = self._can.get(key)
+        if able is None:
+            able = np.zeros(len(self.model), dtype=bool)
+            for model in models:
+                able[self._by_model[model]] = True
+            able &= self.allows(need, np.arange(len(able)))
+            self._can[key] = able
+        return able
 
     def _slots(self, need: Need, nodes: Ints) -> Ints:
         """How many replicas fit on each node."""
-        per_replica = need.milli // WHOLE
-        slots = self.whole[nodes] // per_replica
-        if need.cpu:
-            slots = np.minimum(slots, np.maximum(self.cpu[nodes], 0) // need.cpu)
-        if need.memory:
-            slots = np.minimum(slots, np.maximum(self.memory[nodes], 0) // need.memory)
-        return slots
+        if need.milli >= WHOLE:
+            slots = self.whole[nodes] // (need.milli // WHOLE)
+        else:
+            slots = (np.maximum(self.free[nodes], 0) // max(need.milli, 1)).sum(axis=1)
+        for have, each in ((self.cpu, need.cpu), (self.memory, need.memory)):
+            if each:
+                slots = np.minimum(slots, np.maximum(have[nodes], 0) // each)
+        return np.asarray(slots)
 
-    def _whole(self, need: Need, nodes: Ints) -> Taken | None:
+    def _apart(self, need: Need, model: int, ends: float) -> Counts | None:
+        """On several nodes: the cheapest that are enough."""
+        nodes = self._by_model[model]
+        nodes = nodes[self.allows(need, nodes, ends)]
         slots = self._slots(need, nodes)
-        useful = slots > 0
-        nodes, slots = nodes[useful], slots[useful]
-        if int(slots.sum()) < need.replicas:
-            return None
-        enough = slots >= need.replicas
-        if enough.any():  # within a node: the one that is left with least
-            best = int(np.where(enough, self.rank(need, nodes), np.inf).argmin())
-            return self._pick(need, [(int(nodes[best]), need.replicas)])
-        if need.topology == Topology.NODE:
-            return None
-        for group in self._groups(need, nodes):
-            found = self._within(need, nodes, slots, group)
-            if found is not None:
-                return found
+        nodes, slots = nodes[slots > 0], slots[slots > 0]
+        for level in np.unique(self.level[nodes]).tolist():
+            cheap = self.level[nodes] <= level
+            if int(slots[cheap].sum()) >= need.replicas:
+                found = self._near(need, nodes[cheap], slots[cheap])
+                if found is not None:
+                    return found
         return None
 
     def group_of(self, need: Need, nodes: Ints) -> Ints | None:
@@ -195,93 +247,84 @@ class Fleet:
         by = {Topology.NODE: nodes, Topology.NVLINK_DOMAIN: self.domain[nodes], Topology.RACK: self.rack[nodes]}
         return by.get(Topology(need.topology))
 
-    def _groups(self, need: Need, nodes: Ints) -> list[Ints | None]:
-        """What to keep replicas within, the nearest first."""
-        if need.topology != Topology.ANYWHERE:
-            return [self.group_of(need, nodes)]
-        return [group for group in (self.domain[nodes], self.rack[nodes]) if (group != NONE).any()] + [None]
+    def _near(self, need: Need, nodes: Ints, slots: Ints) -> Counts | None:
+        """As near to each other as they can be; as near as they ask for, or not at all."""
+        within = self.group_of(need, nodes)
+        group = self.domain[nodes] if within is None else within
+        one = _tightest(group, slots, need.replicas)
+        if one is not None:
+            nodes, slots = nodes[group == one], slots[group == one]
+        elif within is not None:
+            return None
+        return _gather(nodes, slots, need.replicas, [self.rack[nodes], self.domain[nodes], nodes])
 
-    def _within(self, need: Need, nodes: Ints, slots: Ints, group: Ints | None) -> Taken | None:
-        """The tightest group that has room for all replicas; in it the fewest and cheapest nodes."""
-        if group is not None:
-            member = group != NONE
-            room = np.bincount(group[member], weights=slots[member])
-            room = np.where(room >= need.replicas, room, np.inf)
-            if not len(room) or np.isinf(best := room.min()):
-                return None
-            chosen = group == int(np.flatnonzero(room == best)[0])
-            nodes, slots = nodes[chosen], slots[chosen]
-        order = np.lexsort((nodes, -slots, self.cost[nodes]))
-        reach = np.cumsum(slots[order])
-        last = int(np.searchsorted(reach, need.replicas))
-        counts = slots[order[: last + 1]].tolist()
-        counts[-1] -= int(reach[last]) - need.replicas
-        return self._pick(need, list(zip(nodes[order[: last + 1]].tolist(), counts, strict=True)))
-
-    def _pick(self, need: Need, counts: list[tuple[int, int]]) -> Taken:
-        """The GPUs with the lowest indexes on each node."""
-        per_replica, replica, taken = need.milli // WHOLE, 0, []
+    def _pick(self, need: Need, counts: Counts) -> Taken:
+        """The GPUs on each node: whole ones with the lowest indexes, of fractions one after the other where least is lost."""
+        per_replica, replica = need.milli // WHOLE, 0
+        taken: list[tuple[int, int, int, int]] = []
         for node, count in counts:
-            gpus = np.flatnonzero((self.free[node] == WHOLE) & self.healthy[node])[: count * per_replica].tolist()
+            free = self.free[node].copy()
+            gpus = np.flatnonzero(free == WHOLE)[: count * per_replica].tolist()
             for at in range(count):
-                taken += [(replica, node, gpu, WHOLE) for gpu in gpus[at * per_replica : (at + 1) * per_replica]]
+                if not need.milli:
+                    taken.append((replica, node, 0, 0))
+                elif per_replica:
+                    taken += [(replica, node, gpu, WHOLE) for gpu in gpus[at * per_replica : (at + 1) * per_replica]]
+                else:
+                    gpu = int(self.packer.prices.of_each(free, need.milli).argmin())
+                    free[gpu] -= need.milli
+                    taken.append((replica, node, gpu, need.milli))
                 replica += 1
         return tuple(taken)
 
-    def _fractions(self, need: Need, nodes: Ints) -> Taken | None:
-        """One after the other: the GPU that is left with least. What was taken on the way is given back if one does not fit."""
-        group = self.group_of(need, nodes)
-        if group is None or need.replicas == 1:
-            return self._scatter(need, nodes)
-        for one in np.unique(group[group != NONE]).tolist():
-            found = self._scatter(need, nodes[group == one])
-            if found is not None:
-                return found
-        return None
-
-    def _scatter(self, need: Need, nodes: Ints) -> Taken | None:
-        one = Need(1, need.milli, need.gpu_memory, need.cpu, need.memory)
-        taken: list[tuple[int, int, int, int]] = []
-        for replica in range(need.replicas):
-            at = self.tightest(need, nodes)
-            if at is None:
-                break
-            place = (replica, *at, need.milli)
-            self.take((place,), one)
-            taken.append(place)
-        for place in taken:
-            self.free_up((place,), one)
-        return tuple(taken) if len(taken) == need.replicas else None
-
-    def tightest(self, need: Need, nodes: Ints) -> tuple[int, int] | None:
-        """Of the cheapest nodes the GPU that is left with least."""
-        if need.cpu or need.memory:
-            nodes = nodes[(self.cpu[nodes] >= need.cpu) & (self.memory[nodes] >= need.memory)]
-        spare = self.free[nodes] - need.milli
-        spare[(spare < 0) | ~self.healthy[nodes]] = _NO_ROOM
-        if len(nodes) and np.ptp(self.cost[nodes]):
-            rank = np.unique(self.cost[nodes], return_inverse=True)[1]
-            spare += (rank * WHOLE)[:, None]
-        if not spare.size or spare.min() >= _NO_ROOM:
+    def _at_home(self, need: Need, models: Sequence[int]) -> Taken | None:
+        """Each replica on the node where its state lies, and on the same GPUs there."""
+        each = min(need.milli, WHOLE)
+        homes = enumerate(zip(need.nodes, need.gpus, strict=True))
+        taken = tuple((replica, node, gpu, each) for replica, (node, gpus) in homes for gpu in gpus)
+        if not self.holds(taken) or any(self.model[node] not in models for node in need.nodes):
             return None
-        row, gpu = divmod(int(spare.argmin()), spare.shape[1])
-        return int(nodes[row]), gpu
+        nodes, count = np.unique(need.nodes, return_counts=True)
+        enough = (self.cpu[nodes] >= count * need.cpu) | (need.cpu == 0)
+        return taken if bool(enough.all()) else None
 
-    def _at_home(self, need: Need, model: int) -> Taken | None:
-        """Each replica on the node where its state lies, on any GPUs there."""
-        taken: list[tuple[int, int, int, int]] = []
-        spare: dict[int, Ints] = {}
-        for replica, node in enumerate(need.nodes):
-            if not self.open[node] or self.model[node] != model:
-                return None
-            free = spare.setdefault(node, np.where(self.healthy[node], self.free[node], -1))
-            if need.milli < WHOLE:
-                fit = np.where(free >= need.milli, free, 2 * WHOLE)
-                gpus = [int(fit.argmin())] if fit.min(initial=2 * WHOLE) < 2 * WHOLE else []
-            else:
-                gpus = np.flatnonzero(free == WHOLE)[: need.milli // WHOLE].tolist()
-            if len(gpus) < max(need.milli // WHOLE, 1):
-                return None
-            free[gpus] -= min(need.milli, WHOLE)
-            taken += [(replica, node, gpu, min(need.milli, WHOLE)) for gpu in gpus]
-        return tuple(taken)
+
+def levels(price: Floats, alike: float) -> Ints:
+    """The prices in steps: a new one begins where a price is more than `alike` above the first of its step."""
+    order = np.unique(price)
+    starts: list[float] = []
+    for one in order.tolist():
+        if not starts or one > starts[-1] * (1 + alike):
+            starts.append(one)
+    return np.searchsorted(np.array(starts), price, side="right") - 1 if starts else np.zeros(0, dtype=np.int64)
+
+
+def _tightest(group: Ints, slots: Ints, replicas: int) -> int | None:
+    """The group that has room for all, and least beyond."""
+    member = group != NONE
+    room = np.bincount(group[member], weights=slots[member])
+    if not len(room) or room.max() < replicas:
+        return None
+    return int(np.where(room >= replicas, room, np.inf).argmin())
+
+
+def _gather(nodes: Ints, slots: Ints, replicas: int, nearness: Sequence[Ints]) -> Counts:
+    """The fewest groups that are enough, by the first kind of nearness, and the same again within each. There is room for all."""
+    group = np.where(nearness[0] == NONE, -2 - nodes, nearness[0])  # what belongs to no group is one by itself
+    if len(nearness) > 1 and (nearness[0] == NONE).all():
+        return _gather(nodes, slots, replicas, nearness[1:])
+    _, which = np.unique(group, return_inverse=True)
+    room = np.bincount(which, weights=slots).astype(np.int64)
+    found: Counts = []
+    while replicas:
+        enough = np.flatnonzero(room >= replicas)
+        best = int(enough[room[enough].argmin()]) if len(enough) else int(room.argmax())
+        count = min(replicas, int(room[best]))
+        inside = np.flatnonzero(which == best)
+        if len(nearness) == 1:
+            found.append((int(nodes[inside[0]]), count))
+        else:
+            found += _gather(nodes[inside], slots[inside], count, [near[inside] for near in nearness[1:]])
+        replicas -= count
+        room[best] = 0
+    return found

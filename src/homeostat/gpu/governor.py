@@ -14,12 +14,12 @@ from __future__ import annotations
 from homeostat.gpu.cycle import Cycle
 from homeostat.gpu.decisions import Decision, Memory, Plan, Verb
 from homeostat.gpu.explain import Pending
-from homeostat.gpu.fleet import Fleet
 from homeostat.gpu.kinds import GpuPolicySpec
 from homeostat.gpu.policies import (
     admission,
     backlog,
     budget,
+    cost,
     defragmentation,
     ending,
     failure,
@@ -35,17 +35,12 @@ from homeostat.gpu.snapshot import Snapshot
 _FREES = {Verb.END: 0, Verb.SUSPEND: 0, Verb.RECLAIM: 0, Verb.PREEMPT: 0, Verb.REQUEUE: 0}
 
 
-def decide(
-    snapshot: Snapshot,
-    policy: GpuPolicySpec | None = None,
-    memory: Memory | None = None,
-    *,
-    fleet_of: type[Fleet] = Fleet,
-) -> Plan:
-    """One cycle. Without a policy all defaults hold; without a memory there is no past. `fleet_of` finds the places."""
-    cycle = Cycle(snapshot, policy or GpuPolicySpec(), memory or Memory(), fleet_of)
+def decide(snapshot: Snapshot, policy: GpuPolicySpec | None = None, memory: Memory | None = None) -> Plan:
+    """One cycle. Without a policy all defaults hold; without a memory there is no past."""
+    cycle = Cycle(snapshot, policy or GpuPolicySpec(), memory or Memory())
     if failure.observer_is_suspect(cycle):
         return Plan(decisions=cycle.decisions, memory=cycle.memory, pending=Pending.unknown(cycle))
+    cost.keep_off_spot(cycle)
     failure.mend(cycle)
     ending.end(cycle)
     idle.reclaim(cycle)
@@ -60,7 +55,7 @@ def decide(
     defragmentation.make_whole(cycle)
     preemption.make_room(cycle)
     failure.requeue(cycle)
-    moving.consolidate(cycle)
+    cost.consolidate(cycle)
     backlog.scale(cycle)
     sla.watch(cycle)
     return Plan(decisions=_in_order(cycle.decisions), memory=cycle.next, pending=Pending.of(cycle))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from homeostat.gpu.kinds import WHOLE, milli
+from homeostat.gpu.kinds import WHOLE, NodeStage, milli
 from homeostat.gpu.snapshot import (
     ANY_MODEL,
     NEVER,
@@ -48,6 +48,7 @@ _PHASES = {
     "Suspended": Phase.SUSPENDED,
 }
 _ENDED = ("Succeeded", "Failed")
+_CLOSED = (NodeStage.CORDONED, NodeStage.DRAINING)
 _TOPOLOGIES = {
     "": Topology.ANYWHERE,
     "Node": Topology.NODE,
@@ -104,6 +105,8 @@ class Reader:
             self._put_workload(obj)
         elif kind == "Lease":
             self._leases[name] = _time(obj.get("spec", {}).get("renewTime"))
+        elif kind == "GpuNode" and (obj.get("status") or {}).get("stage") == NodeStage.GIVING_BACK:
+            self.remove(obj)  # nothing is on it, and nothing will be
         elif (shelf := self._shelf(kind)) is not None:
             shelf[name] = obj
             self._stir(kind, obj)
@@ -321,8 +324,12 @@ def _read_nodes(nodes: Sequence[Object], models: dict[str, int], pools: dict[str
         memory=_ints(spec.get("memoryMib") or UNLIMITED for spec in specs),
         cost=_floats(spec.get("costPerHour", 0.0) for spec in specs),
         spot=_bools(spec.get("spot", False) for spec in specs),
-        cordoned=_bools(spec.get("cordoned", False) for spec in specs),
-        drain=_bools(spec.get("drain", False) for spec in specs),
+        cordoned=_bools(
+            spec.get("cordoned", False) or state.get("stage") in _CLOSED for spec, state in zip(specs, states, strict=True)
+        ),
+        drain=_bools(
+            spec.get("drain", False) or state.get("stage") == NodeStage.DRAINING for spec, state in zip(specs, states, strict=True)
+        ),
         heard=reported,
         reported=reported,
         flaps=_ints(state.get("flaps", 0) for state in states),
@@ -382,13 +389,18 @@ def _read_pools(pools: Sequence[Object], models: dict[str, int]) -> Pools:
         gpu_memory=_ints(spec.get("gpuMemoryMib") or UNLIMITED for spec in specs),
         cpu=_ints(spec.get("cpuMilli") or UNLIMITED for spec in specs),
         memory=_ints(spec.get("memoryMib") or UNLIMITED for spec in specs),
-        minimum=_ints(spec.get("minimum", 0) for spec in specs),
-        maximum=_ints(spec.get("maximum", 0) for spec in specs),
+        minimum=_ints(_wanted(obj, "minimum") for obj in pools),
+        maximum=_ints(_wanted(obj, "maximum") for obj in pools),
         cost=_floats(spec.get("costPerHour", 0.0) for spec in specs),
         spot=_bools(spec.get("spot", False) for spec in specs),
         coming=_ints((obj.get("status") or {}).get("coming", 0) for obj in pools),
         arrives_within=_floats(_seconds(spec.get("arrivesWithin", _DEFAULT_ARRIVAL)) for spec in specs),
     )
+
+
+def _wanted(pool: Object, limit: str) -> int:
+    """Of a pool that is deleted nothing is wanted any more."""
+    return 0 if pool["metadata"].get("deletionTimestamp") else int(pool["spec"].get(limit, 0))
 
 
 def _groups(names: Iterable[str | None]) -> Ints:

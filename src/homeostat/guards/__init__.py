@@ -9,7 +9,7 @@ reason:
 
 1. what people approved (`approval`), which later guards respect;
 2. what people closed: `mode`, `freeze`, `window`;
-3. what makes the whole suspicious: `unknown`, `mass_drift`, the health of change sets (`canary`);
+3. what makes the whole suspicious: `unknown`, `mass_drift`, what happens inside of one (`parts`), the health of change sets (`canary`);
 4. what is the matter with one resource: `ownership`, `deletion`, `flap`, `backoff`, `breaker`;
 5. what the plan would end in: `invariant`;
 6. how much at once: the steps of `canary`, `domain`, `cap`;
@@ -37,6 +37,7 @@ from homeostat.guards import (
     mass_drift,
     mode,
     ownership,
+    parts,
     unknown,
     window,
 )
@@ -77,6 +78,7 @@ GUARDS: tuple[tuple[str, Judge], ...] = (
     ("window", window.judge),
     ("unknown", unknown.judge),
     ("mass-drift", mass_drift.judge),
+    ("parts", parts.judge),
     ("canary", canary.judge_health),
     ("ownership", ownership.judge),
     ("deletion", deletion.judge),
@@ -96,6 +98,7 @@ CREATIONS: tuple[Judge, ...] = (
     freeze.judge,
     window.judge,
     unknown.judge,
+    parts.judge_creation,
     ownership.judge,
     flap.judge,
     backoff.judge,

@@ -25,6 +25,8 @@ CALM_SECONDS = 30.0
 """So long something must be gone before it is said to be over: what comes and goes is one thing."""
 OWED_SECONDS = 3600.0
 """How long it is tried to say that something is over."""
+RETURN_SECONDS = 600.0
+"""How long it is told that a change set was taken back, or could not be."""
 MOST = 500
 """Situations that are kept for one receiver."""
 
@@ -68,6 +70,8 @@ def situations(
         found.append(_unknown(fleet, now))
     if AlertOn.FROZEN in on:
         found += _frozen(policy, fleet, now)
+    if AlertOn.RETURN in on:
+        found += _returned(fleet, now)
     return {one.about: one for one in found if one.on in on}
 
 
@@ -147,6 +151,22 @@ def _frozen(policy: GuardPolicy, fleet: Fleet, now: float) -> Iterator[Situation
             what_to_do=f"Ask {freeze.author}, then: homeostat unfreeze {fleet.name}",
             commands=(f"homeostat drift {fleet.name}", f"homeostat unfreeze {fleet.name}"),
         )
+
+
+def _returned(fleet: Fleet, now: float) -> Iterator[Situation]:
+    """For a while: that something was taken back is over as soon as it is."""
+    for change_set, taken in fleet.returned.items():
+        if now < taken.at + RETURN_SECONDS:
+            yield Situation(
+                AlertOn.RETURN,
+                f"return/{change_set}",
+                "canary",
+                f"change set {change_set} failed; it {taken.words}",
+                taken.at,
+                what_to_do="Look at what failed before it is declared again.",
+                change_set=change_set,
+                commands=("homeostat runbook", f"homeostat history --change-set {change_set}"),
+            )
 
 
 def _named(situation: Situation, refs: Iterable[Ref]) -> Situation:

@@ -5,7 +5,8 @@ fits, it is used up and stamped on the actions, which may then take as many wave
 move loses its stamp.
 
 A change set can carry its approval: its author was shown how many things it changes and deletes. It covers them as they
-come in; a change set that turns out larger is not the one that was approved, and nothing more of it is covered.
+come in; a change set that turns out larger is not the one that was approved, and nothing more of it is covered. What happens
+inside of a thing that consists of many its author was not shown, so that takes an approval of the plan itself.
 
 An approval answers mass drift, the confirmation of deletions, a failed canary and a cap full of failures. It never
 lifts a freeze, a window, a breaker, an invariant or a limit on how much is done at once.
@@ -73,10 +74,11 @@ def _plans(fleet: Fleet, verdict: Verdict) -> Iterator[list[Drift]]:
     for halt in fleet.halts.values():
         if halt.change_set:
             yield [d for d in waiting if d.wave == halt.change_set]
+    yield from ([d] for d in waiting if d.parts is not None)
 
 
 def _use_grant(fleet: Fleet, verdict: Verdict, change_set: str, grant: Grant) -> None:
-    coming = [d for d in fleet.drifts.values() if d.wave == change_set and not d.is_approved]
+    coming = [d for d in fleet.drifts.values() if d.wave == change_set and not d.is_approved and d.parts is None]
     changes = [d for d in coming if d.touches is _UPDATE]
     deletions = [d for d in coming if d.touches is _DELETE]
     if len(changes) > grant.changes or len(deletions) > grant.deletions or not (changes or deletions):

@@ -5,6 +5,9 @@ touches 1, then up to 4, then up to 20, then all. A failure, or a verdict that d
 set, and only that; the halt stays until nothing of the change set is open any more (it was corrected, or returned) or a
 person approves what is left of it.
 
+Where the policy says `Return`, the change set is also taken back (`returning`), once: whatever became of that, no second return is
+asked for, and a return that fails halts like any other change set.
+
 Verdicts can get lost, with the loop that waited for them. So what a change set made is asked again: while something of it
 is as declared and does not do its work, the rest of the change set is halted too, until that recovers.
 
@@ -14,7 +17,8 @@ Repairs, where only reality changed, go without steps: they lead to what has bee
 from __future__ import annotations
 
 from homeostat.guards.approval import of_change_set
-from homeostat.guards.policy import GuardPolicy, OnFailure
+from homeostat.guards.freeze import standing
+from homeostat.guards.policy import GuardPolicy, Mode, OnFailure
 from homeostat.loop.fleet import (
     RETURN_PREFIX,
     Cause,
@@ -34,6 +38,7 @@ from homeostat.loop.fleet import (
 GUARD = "canary"
 _CREATE, _DRIFT = Op.CREATE, Cause.DRIFT
 _COMING = "its change set is still coming in, and is judged as a whole"
+_AND = "; it "
 _NOT_YET = "it waits until what its change set touched before is verified healthy"
 
 
@@ -42,13 +47,17 @@ def judge_health(policy: GuardPolicy, fleet: Fleet, verdict: Verdict, now: float
     within = policy.canary.verify_within.total_seconds()
     suspects = {wave.change_set for wave in fleet.waves.values() if wave.failed or wave.overdue(now, within)}
     suspects.update(halt.change_set for key, halt in fleet.halts.items() if key == f"{GUARD}/{halt.change_set}")
+    suspects.update(name for name, taken in fleet.returned.items() if taken.under_way)  # a crash forgets the halt, and not that
     suspects.discard("")
     for change_set in sorted(suspects):
         if any(d.wave == change_set for d in fleet.drifts.values()):
             _halt(policy, fleet, verdict, change_set, now)
     if fleet.unhealthy:
         for change_set in sorted({d.wave for d in verdict.allowed if d.cause is not _DRIFT and d.change_set}):
-            _wait_for_the_sick(fleet, verdict, change_set, now)
+            _wait_for_the_sick(policy, fleet, verdict, change_set, now)
+        if policy.canary.on_failure is OnFailure.RETURN:
+            for change_set, since in fleet.interrupted.items():
+                _miss_the_verdict(policy, fleet, verdict, change_set, since, now)
 
 
 def judge_steps(policy: GuardPolicy, fleet: Fleet, verdict: Verdict, now: float) -> None:
@@ -86,7 +95,9 @@ def _halt(policy: GuardPolicy, fleet: Fleet, verdict: Verdict, change_set: str, 
         return
     key = f"{GUARD}/{change_set}"
     before = fleet.halts.get(key)
-    reason = _reason(policy, fleet.waves.get(change_set), change_set, now) or (before.reason if before else "")
+    why = _reason(policy, fleet.waves.get(change_set), change_set, now)
+    why = why or (_unsaid(before.reason) if before else f"change set {change_set} failed")
+    reason = _said(fleet, change_set, why)
     verdict.halts[key] = Halt(
         GUARD,
         reason,
@@ -97,12 +108,30 @@ def _halt(policy: GuardPolicy, fleet: Fleet, verdict: Verdict, change_set: str, 
     )
     hold = Hold(GUARD, reason, plan=plan)
     verdict.sift(lambda d: hold if d.wave == change_set else None)
-    if policy.canary.on_failure is OnFailure.RETURN and not change_set.startswith(RETURN_PREFIX):
-        verdict.returns.append(Return(change_set, reason))
+    if _goes_back(policy, fleet, change_set, now):
+        verdict.returns.append(Return(change_set, why))
 
 
-def _wait_for_the_sick(fleet: Fleet, verdict: Verdict, change_set: str, now: float) -> None:
-    """Halts what is left of a change set while something that it made, and that no wave waits for, is not healthy."""
+def _goes_back(policy: GuardPolicy, fleet: Fleet, change_set: str, now: float) -> bool:
+    """Whether a change set that failed is to be taken back now: once, never a return itself, and not behind a gate that a person closed."""
+    if policy.canary.on_failure is not OnFailure.RETURN or change_set.startswith(RETURN_PREFIX):
+        return False
+    return change_set not in fleet.returned and policy.mode is Mode.ENFORCE and not standing(policy, now)
+
+
+def _said(fleet: Fleet, change_set: str, why: str) -> str:
+    """The reason of a halt, with how it stands with the return."""
+    taken = fleet.returned.get(change_set)
+    return why if taken is None else f"{why}{_AND}{taken.words}"
+
+
+def _unsaid(reason: str) -> str:
+    return reason.partition(_AND)[0]
+
+
+def _wait_for_the_sick(policy: GuardPolicy, fleet: Fleet, verdict: Verdict, change_set: str, now: float) -> None:
+    """Halts what is left of a change set while something that it made, and that no wave waits for, is not healthy. A verdict got
+    lost there; where it is still not well when the verdict would have been due, it has failed."""
     wave = fleet.waves.get(change_set)
     sick = [r for r, by in fleet.unhealthy.items() if by == change_set and not (wave and r in wave.members)]
     if not sick:
@@ -111,16 +140,17 @@ def _wait_for_the_sick(fleet: Fleet, verdict: Verdict, change_set: str, now: flo
     plan, before = plan_hash(of_change_set(fleet, change_set)), fleet.halts.get(key)
     if plan in verdict.used:
         return
-    more = f" and {len(sick) - 1} more" if len(sick) > 1 else ""
-    reason = f"{min(sick)}{more} of change set {change_set} is as declared and not healthy"
-    hold = Hold(GUARD, reason, plan=plan)
+    why = _ill(sick, change_set)
+    reason, since = _said(fleet, change_set, why), before.since if before else now
+    late = since + policy.canary.verify_within.total_seconds() if _goes_back(policy, fleet, change_set, now) else 0.0
+    hold = Hold(GUARD, reason, late if late > now else 0.0, plan)
     rest = [d.ref for d in verdict.allowed if d.wave == change_set and not d.is_approved and d.touches is not _CREATE]
     if not rest:
         return
     verdict.halts[key] = Halt(
         GUARD,
         reason,
-        before.since if before else now,
+        since,
         plan,
         "It goes on when that recovers. If it does not: correct the declaration, or go back to the last good one. To go on in "
         f"spite of it: homeostat approve {plan}",
@@ -128,6 +158,28 @@ def _wait_for_the_sick(fleet: Fleet, verdict: Verdict, change_set: str, now: flo
     )
     waiting = set(rest)
     verdict.sift(lambda d: hold if d.ref in waiting else None)
+    if late and late <= now:
+        verdict.returns.append(Return(change_set, why))
+
+
+def _miss_the_verdict(
+    policy: GuardPolicy, fleet: Fleet, verdict: Verdict, change_set: str, since: float, now: float
+) -> None:
+    """A loop that is gone had touched the last of a change set, and nobody was left to hear that it is not well."""
+    sick = [ref for ref, by in fleet.unhealthy.items() if by == change_set]
+    due = since + policy.canary.verify_within.total_seconds()
+    if not sick or now <= due or change_set in fleet.waves or any(d.wave == change_set for d in fleet.drifts.values()):
+        return
+    why = _ill(sick, change_set)
+    what_to_do = "Correct the declaration, or go back to the last good one."
+    verdict.halts[f"{GUARD}/{change_set}/lost"] = Halt(GUARD, _said(fleet, change_set, why), due, "", what_to_do, change_set)
+    if _goes_back(policy, fleet, change_set, now):
+        verdict.returns.append(Return(change_set, why))
+
+
+def _ill(sick: list[Ref], change_set: str) -> str:
+    more = f" and {len(sick) - 1} more" if len(sick) > 1 else ""
+    return f"{min(sick)}{more} of change set {change_set} is as declared and not healthy"
 
 
 def _late(wave: Wave | None, within: float) -> float:

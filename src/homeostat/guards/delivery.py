@@ -7,58 +7,24 @@ told is kept in the status of the policy, so a restart says it again only when i
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
 import importlib
 import logging
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
-import orjson
-
-from homeostat.client import Client, Unreachable
+from homeostat.client import Client
 from homeostat.guards.alerts import CALM_SECONDS, Book, Line, State, receiver_id, situations
 from homeostat.guards.gate import DEFAULT, PolicyGate
-from homeostat.guards.messages import SIGNATURE, alertmanager, document, host_of, is_alertmanager, signature
+from homeostat.guards.messages import alertmanager, document, host_of, is_alertmanager
 from homeostat.guards.policy import Alert
+from homeostat.guards.posting import AGAIN, Hosts, NotDelivered, Poster
 from homeostat.loop.fleet import Fleet, Verdict
 from homeostat.loop.listener import Listener
-from homeostat.loop.queue import Backoff
 from homeostat.model.clock import Clock
 from homeostat.model.conditions import set_condition
-from homeostat.model.errors import ApiError
-
-if TYPE_CHECKING:
-    import aiohttp
-    from aiohttp.abc import AbstractResolver
 
 log = logging.getLogger("homeostat.guards")
-
-ANSWER_SECONDS = 10.0
-"""How long a receiver has to answer."""
-AGAIN = Backoff(first=1.0, factor=2.0, most=300.0)
-"""Pauses after failures to deliver."""
-LONGEST_WAIT = 3600.0
-"""Seconds of a receiver's Retry-After that are waited at most."""
-
-
-class Hosts(Protocol):
-    """Where may be connected to."""
-
-    def check(self, host: str, port: int) -> None:
-        """Raises where the host is not allowed."""
-
-    def resolver(self) -> Any:
-        """Resolves names to allowed addresses only."""
-
-
-class NotDelivered(Exception):
-    """A receiver did not take what it was sent. `wait` is how long it asks to be left alone (seconds)."""
-
-    def __init__(self, message: str, wait: float = 0.0) -> None:
-        super().__init__(message)
-        self.wait = wait
 
 
 class Receiver:
@@ -93,16 +59,14 @@ class Alerts(Listener):
         calm: float = CALM_SECONDS,
         source: random.Random | None = None,
     ) -> None:
-        self._secrets = client.kind("v1", "Secret")
+        self._poster = Poster(client, hosts)
         self._gate = gate
         self._always = tuple(always)
         self._clock = clock or Clock()
-        self._hosts = hosts
         self._calm = calm
         self._random = source or random.Random()
         self._receivers: dict[str, Receiver] = {}
         self._policies: dict[str, tuple[str, ...]] = {}  # of each fleet
-        self._session: aiohttp.ClientSession | None = None
         self.changed: Callable[[str], None] = lambda policy: None
         """Told the name of each policy whose status has something new to show."""
         self.kept: Callable[[str], Mapping[str, Any]] = lambda policy: {}
@@ -114,9 +78,7 @@ class Alerts(Listener):
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        await self._poster.close()
 
     # What the loop says
 
@@ -243,68 +205,12 @@ class Alerts(Listener):
         if is_alertmanager(receiver.alert.webhook):
             plans = [line.situation.plan for line, _ in owed]  # as it goes out: it may move meanwhile
             alerts = [alertmanager(o, s, self._policies[o.fleet], now, book.remind_after) for o, s in owed]
-            await self._post(receiver, alerts)
+            await self._poster.post(receiver.alert.webhook, alerts, receiver.alert.secret)
             for (line, state), plan in zip(owed, plans, strict=True):
                 book.said(line, state, plan, self._clock.now())
             return
         for line, state in owed:
             plan = line.situation.plan
-            await self._post(receiver, document(line, state, self._policies[line.fleet], now))
+            message = document(line, state, self._policies[line.fleet], now)
+            await self._poster.post(receiver.alert.webhook, message, receiver.alert.secret)
             book.said(line, state, plan, self._clock.now())
-
-    async def _post(self, receiver: Receiver, message: Any) -> None:
-        import aiohttp
-        from yarl import URL
-
-        body = orjson.dumps(message)
-        url = URL(receiver.alert.webhook)
-        headers = {"Content-Type": "application/json", "User-Agent": "homeostat", **await self._proof(receiver, body)}
-        try:
-            if self._hosts is not None:
-                self._hosts.check(url.host or "", url.port or 0)
-            async with asyncio.timeout(ANSWER_SECONDS):
-                answer = await self._open().post(url, data=body, headers=headers, allow_redirects=False)
-                answer.release()
-        except TimeoutError:
-            raise NotDelivered(f"it did not answer within {ANSWER_SECONDS:g} s") from None
-        except aiohttp.ClientConnectorError as error:
-            raise NotDelivered(f"it cannot be reached: {error.os_error.strerror or error.os_error}") from None
-        except (aiohttp.ClientError, OSError) as error:
-            raise NotDelivered(f"the connection broke: {type(error).__name__}") from None
-        except Exception as error:  # such as a host that must not be connected to
-            raise NotDelivered(str(error)) from None
-        if not 200 <= answer.status < 300:
-            raise NotDelivered(f"it answered {answer.status}", _wait(answer.headers.get("Retry-After", "")))
-
-    def _open(self) -> aiohttp.ClientSession:
-        import aiohttp
-
-        if self._session is None:
-            resolver: AbstractResolver | None = None if self._hosts is None else self._hosts.resolver()
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(resolver=resolver, limit_per_host=2, keepalive_timeout=15.0),
-                cookie_jar=aiohttp.DummyCookieJar(),
-            )
-        return self._session
-
-    async def _proof(self, receiver: Receiver, body: bytes) -> dict[str, str]:
-        """The headers by which a receiver knows that it is us; read anew each time, so that a renewed secret counts at once."""
-        which = receiver.alert.secret
-        if which is None:
-            return {}
-        try:
-            data = (await self._secrets.get(which.name, namespace=which.namespace)).get("data") or {}
-            token, key = (base64.b64decode(data.get(name, ""), validate=True) for name in ("token", "hmac"))
-            bearer = token.decode("ascii").strip()
-        except (ApiError, Unreachable) as error:
-            raise NotDelivered(f"its secret {which.namespace}/{which.name} cannot be read: {error}") from None
-        except (binascii.Error, UnicodeDecodeError):
-            raise NotDelivered(f"the token in {which.namespace}/{which.name} is no text") from None
-        if not bearer and not key:
-            raise NotDelivered(f"its secret {which.namespace}/{which.name} has neither `token` nor `hmac`")
-        proof = {"Authorization": f"Bearer {bearer}"} if bearer else {}
-        return proof | ({SIGNATURE: signature(key, body)} if key else {})
-
-
-def _wait(text: str) -> float:
-    return min(float(text), LONGEST_WAIT) if text.isascii() and text.isdigit() else 0.0

@@ -11,7 +11,7 @@ from homeostat.guards.breaker import thresholds
 from homeostat.guards.compose import combine, matching
 from homeostat.guards.grants import Grants
 from homeostat.guards.policy import GuardPolicy, Mode, default_policy
-from homeostat.loop.fleet import Drift, Fleet, Unanswered, Verdict
+from homeostat.loop.fleet import Drift, Fleet, Taken, Unanswered, Verdict
 from homeostat.loop.queue import Backoff
 
 DEFAULT = "default/"
@@ -27,6 +27,8 @@ class PolicyGate:
     `mode` is that of the defaults: Observe, so that a new kind reports and touches nothing until a person says otherwise.
     `built_in` are the defaults that people can see and change, by kind.
     `approvals` are the plans that people approved and that were not used yet, `grants` the approvals that change sets carry.
+    `returned` says by fleet how it stands with change sets that were to go back, `interrupted` which of them waited for a verdict when
+    the loop before this one ended, and since when.
     """
 
     def __init__(self, policies: Mapping[str, GuardPolicy] | None = None, mode: Mode = Mode.OBSERVE) -> None:
@@ -34,6 +36,8 @@ class PolicyGate:
         self.built_in: dict[str, GuardPolicy] = {}
         self.approvals: set[str] = set()
         self.grants = Grants()
+        self.returned: dict[str, dict[str, Taken]] = {}
+        self.interrupted: dict[str, dict[str, float]] = {}
         self.listener: Judged | None = None
         self.mode = mode
         self._names: dict[str, tuple[str, ...]] = {}
@@ -99,9 +103,19 @@ class PolicyGate:
 
         fleet.approvals = frozenset(self.approvals)
         self.grants.hand_out(fleet)
+        fleet.returned = self.returned.get(fleet.name, {})
+        fleet.interrupted = self._still_interrupted(fleet)
         policy = self.policy(fleet)
         fleet.limits = thresholds(policy)
         return decide(policy, fleet, now)
+
+    def _still_interrupted(self, fleet: Fleet) -> dict[str, float]:
+        """Those of which something is not well. What is well once all was looked at has had its verdict, and later ills are not its own."""
+        known = self.interrupted.get(fleet.name, {})
+        if known and fleet.passes_done:
+            ill = set(fleet.unhealthy.values()) | {drift.wave for drift in fleet.drifts.values()}
+            known = self.interrupted[fleet.name] = {name: at for name, at in known.items() if name in ill}
+        return known
 
     def taken(self, fleet: Fleet, verdict: Verdict) -> None:
         self.approvals -= verdict.used

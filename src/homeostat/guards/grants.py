@@ -49,7 +49,7 @@ class Grants:
         for change_set in [n for n in fleet.grants if self._handed.get((fleet.name, n)) not in (None, *valid)]:
             del fleet.grants[change_set]
         for change_set in dict.fromkeys(one.change_set for one in valid):
-            asked = counted(d for d in fleet.drifts.values() if d.wave == change_set and not d.is_approved)
+            asked = counted(d for d in fleet.drifts.values() if d.wave == change_set and not d.is_approved and d.parts is None)
             if not asked:
                 continue
             fitting = (one for one in valid if one.change_set == change_set and self._fits(one, fleet, asked))

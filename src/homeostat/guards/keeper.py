@@ -17,6 +17,7 @@ from homeostat.client import Client, Key, Unreachable
 from homeostat.guards.gate import DEFAULT, PolicyGate
 from homeostat.guards.grants import Carried
 from homeostat.guards.policy import GROUP, KIND, VERSION, GuardPolicy, Mode, definition, parse_policy
+from homeostat.guards.returning import Returning
 from homeostat.guards.status import status
 from homeostat.loop.definitions import define
 from homeostat.loop.engine import Engine
@@ -109,6 +110,7 @@ class Keeper:
         self._last: dict[str, dict[str, tuple[Fleet, Verdict]]] = {}  # by policy and fleet
         self.telling: Telling | None = None
         """Who tells people, once it is attached; it ends with the keeper."""
+        self._returning = Returning(client, gate, self)
         gate.listener = self._judged
 
     async def start(self) -> None:
@@ -133,11 +135,13 @@ class Keeper:
     def attach(self, engine: Engine) -> None:
         """Has an engine told when policies change."""
         self._engine = engine
+        self._returning.engine = engine
 
     async def stop(self) -> None:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+        await self._returning.stop()
         if self.telling is not None:
             await self.telling.stop()
         await self._policy_copy.stop()
@@ -147,6 +151,7 @@ class Keeper:
         obj = self._policy_copy.get(key.name)
         before = self._gate.policies.get(key.name), self._gate.built_in.get(key.name)
         self._note_unreadable(key.name, obj)
+        self._returning.restore(key.name)
         if obj is None:
             self._gate.policies.pop(key.name, None)
             self._gate.built_in.pop(key.name, None)
@@ -187,10 +192,12 @@ class Keeper:
             of_them = (obj for obj in self._approval_copy.all() if obj["spec"].get("plan") in verdict.used)
             self._spent.update(obj["metadata"]["uid"] for obj in of_them)
         self._spent.update(self._gate.grants.used())
-        for name in self._gate.names(fleet) or (fleet.name.removeprefix(DEFAULT),):
+        names = self._gate.names(fleet) or (fleet.name.removeprefix(DEFAULT),)
+        for name in names:
             self._last.setdefault(name, {})[fleet.name] = (fleet, verdict)
             self._told.add(name)
         self._wake.set()
+        self._returning.judged(fleet, verdict, names)
 
     def policy(self, name: str) -> dict[str, Any] | None:
         """A policy as an object, as it was seen last."""
@@ -238,6 +245,7 @@ class Keeper:
         policy = self._gate.policies.get(name) or self._gate.built_in.get(name)
         judged, problem = [last[fleet] for fleet in sorted(last)], self._unreadable.get(name, "")
         wanted = status(obj, policy or GuardPolicy(), judged, self._engine.clock.now(), self._gate.broken(name), problem)
+        wanted["returns"] = self._returning.shown(name)
         if self.telling is not None:
             wanted = self.telling.alerts.show(name, wanted)
         if wanted != (obj.get("status") or {}):

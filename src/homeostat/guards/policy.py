@@ -108,7 +108,8 @@ class Canary(Spec, frozen=True):
     verify_within: timedelta = timedelta(minutes=5)
     """A verdict that is not there by then is a failure."""
     on_failure: OnFailure = OnFailure.HALT
-    """`Halt` waits for a person; `Return` also brings the last good revision back."""
+    """`Halt` waits for a person; `Return` also takes all that the change set declared in the fleet back to what it was before, as a
+    change set of its own. It needs a server that keeps the past, and never overwrites what somebody declared since."""
 
 
 class Breaker(Spec, frozen=True):
@@ -202,9 +203,10 @@ class AlertOn(StrEnum):
     BREAKER = "Breaker"  # a target is left alone because it fails
     UNKNOWN = "Unknown"  # some cannot be read, and not so many that it is a halt
     FROZEN = "Frozen"  # a person closed the gate
+    RETURN = "Return"  # a change set failed, and was taken back, or could not be
 
 
-NEEDS_A_PERSON = (AlertOn.HALT, AlertOn.APPROVAL, AlertOn.FLAP, AlertOn.INVARIANT, AlertOn.ACTION_FAILED)
+NEEDS_A_PERSON = (AlertOn.HALT, AlertOn.APPROVAL, AlertOn.FLAP, AlertOn.INVARIANT, AlertOn.ACTION_FAILED, AlertOn.RETURN)
 
 
 class SecretReference(Spec, frozen=True):
@@ -221,7 +223,7 @@ class Alert(Spec, frozen=True):
     """Where. One that ends in `/api/v2/alerts` gets what Alertmanager understands. With a secret it is `https`."""
     secret: SecretReference | None = None
     on: Annotated[tuple[AlertOn, ...], Few] = NEEDS_A_PERSON
-    """Of what. Unless said otherwise: halts, and what goes on only when a person does something."""
+    """Of what. Unless said otherwise: halts, what goes on only when a person does something, and change sets that were taken back."""
     remind_after: timedelta = timedelta(hours=4)
     """How long until it is told again while it lasts. 0: never."""
 
@@ -301,6 +303,32 @@ class AlertStatus(Spec, frozen=True):
     """The plan that was told."""
 
 
+class ReturnState(StrEnum):
+    """How far a return is."""
+
+    RETURNING = "Returning"  # declarations are being written; who finds it so after a crash finishes it
+    RETURNED = "Returned"
+    INCOMPLETE = "Incomplete"  # but for what `problem` says
+    REFUSED = "Refused"  # nothing was written: the change set stays halted
+
+
+class ReturnStatus(Spec, frozen=True):
+    """A change set that failed, and what became of its return. It is kept, so that a change set is taken back once."""
+
+    change_set: str
+    fleet: str
+    state: ReturnState
+    since: datetime
+    reason: str = ""
+    """Why the change set failed."""
+    returned_by: str = ""
+    """The change set that took it back: all of its declarations carry this name."""
+    objects: int = 0
+    """How many declarations are as they were before."""
+    problem: str = ""
+    """What could not be taken back, and why."""
+
+
 class GuardPolicyStatus(Spec, frozen=True):
     """How all that the policy selects stands."""
 
@@ -313,6 +341,8 @@ class GuardPolicyStatus(Spec, frozen=True):
     halts: tuple[HaltStatus, ...] = ()
     waves: tuple[WaveStatus, ...] = ()
     alerts: tuple[AlertStatus, ...] = ()
+    returns: tuple[ReturnStatus, ...] = ()
+    """Change sets that were to be taken back, the latest last."""
 
 
 POLICY_KIND = KindInfo(

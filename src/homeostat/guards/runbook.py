@@ -7,10 +7,11 @@ from collections.abc import Iterator
 
 from homeostat.guards.freeze import standing
 from homeostat.guards.policy import Freeze, GuardPolicy
-from homeostat.loop.fleet import Fleet, Halt, Hold, Ref, Verdict
+from homeostat.loop.fleet import RETURN_PREFIX, Fleet, Halt, Hold, Ref, Taken, Verdict
 from homeostat.model.clock import format_time
 
 _SHOWN = 3
+_RETURN_SECONDS = 86400.0  # for so long a person who comes to look is told that something was taken back
 _WAITING = frozenset(
     ("cap", "canary", "domain", "backoff")
 )  # holds of these pass by themselves, unless they name a plan
@@ -23,6 +24,10 @@ def runbook(policy: GuardPolicy, fleet: Fleet, verdict: Verdict, now: float) -> 
         lines += _frozen(fleet, freeze)
     for _, halt in sorted(verdict.halts.items()):
         lines += _halted(fleet, halt)
+    told = {halt.change_set for halt in verdict.halts.values()}
+    for change_set, taken in sorted(fleet.returned.items()):
+        if change_set not in told and now < taken.at + _RETURN_SECONDS:
+            lines += _returned(fleet, change_set, taken)
     halts = {halt.guard for halt in verdict.halts.values()} | {"freeze"}
     kinds: dict[tuple[str, str], list[tuple[Ref, Hold]]] = {}
     for ref, hold in verdict.held.items():
@@ -56,11 +61,20 @@ def _halted(fleet: Fleet, halt: Halt) -> Iterator[str]:
     if halt.change_set:
         yield f"  look at: homeostat history --change-set {halt.change_set}"
         yield "  way out, if it is wrong: correct the declaration, or apply the last good one"
+        if not halt.change_set.startswith(RETURN_PREFIX):
+            yield f"  way out, by the server's history: homeostat rollback changeset {halt.change_set}"
     else:
         yield f"  look at: homeostat plan {fleet.name}"
         yield "  way out, if it is wrong: correct the declaration or the observer; it goes on after a whole pass under the limit"
     if halt.plan:
         yield f"  way out, if it is meant: homeostat approve {halt.plan}"
+
+
+def _returned(fleet: Fleet, change_set: str, taken: Taken) -> Iterator[str]:
+    yield f"{fleet.name}: change set {change_set} failed at {format_time(taken.at)}"
+    yield f"  what happened: it {taken.words}"
+    yield f"  look at: homeostat history --change-set {change_set}"
+    yield "  way out: correct it, and declare it again under another name"
 
 
 def _held(fleet: Fleet, held: list[tuple[Ref, Hold]]) -> Iterator[str]:

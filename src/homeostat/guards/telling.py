@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from homeostat.client import Client
 from homeostat.guards.alerts import CALM_SECONDS
-from homeostat.guards.delivery import Alerts, Hosts
+from homeostat.guards.delivery import Alerts
 from homeostat.guards.gate import DEFAULT, PolicyGate
 from homeostat.guards.keeper import Keeper
 from homeostat.guards.policy import GROUP, KIND, VERSION, Alert
+from homeostat.guards.posting import Hosts
 from homeostat.guards.runbook import WAYS_OUT
 from homeostat.loop.engine import Engine
-from homeostat.loop.events import About
+from homeostat.loop.events import About, Notice
 from homeostat.loop.fleet import Fleet
 from homeostat.loop.recorder import Events, Recorder
 from homeostat.model.clock import Clock
@@ -56,8 +57,17 @@ class Telling:
         await self.alerts.stop()
         await self.recorder.stop()
 
+    def say(self, policies: Iterable[str], reason: str, message: str) -> None:
+        """Tells, on these policies, what somebody should look at."""
+        for about in self._about(policies):
+            if self.recorder.room(True):
+                self.recorder.record(Notice(about, reason, message, warning=True))
+
     def _policies(self, fleet: Fleet) -> Iterator[About]:
-        for name in self._gate.names(fleet) or (fleet.name.removeprefix(DEFAULT),):
+        return self._about(self._gate.names(fleet) or (fleet.name.removeprefix(DEFAULT),))
+
+    def _about(self, names: Iterable[str]) -> Iterator[About]:
+        for name in names:
             policy = None if self._keeper is None else self._keeper.policy(name)
             if policy is not None:
                 yield About(f"{GROUP}/{VERSION}", KIND, "", name, policy["metadata"]["uid"])

@@ -110,6 +110,10 @@ class Children(Provider[ChildSpec, ChildState], group="composed.homeostat.dev", 
         return self._live[ref].unhealthy(kept=self.is_kept(ref))
 
 
+CHILDREN = "children."
+"""How the children of a kind (plural.group) are named among all that an engine runs."""
+
+
 class ComposerController(Controller):
     """The children of one composer before the engine. Their declarations and statuses are in memory; see `Composed`."""
 
@@ -118,7 +122,7 @@ class ComposerController(Controller):
         super().__init__(self.children, client, clock)
         self._composer = composer
         self.declarations = self._composed = Composed(composer, client, clock, self.children.bell)
-        self.name = f"children.{composer.info.name}"
+        self.name = CHILDREN + composer.info.name
         self.children.is_kept = self._is_kept
 
     async def define(self) -> None:

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Coroutine, Hashable, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from homeostat.client import Client, Key, Unreachable
 from homeostat.loop.changesets import ChangeSets, last_write
@@ -19,13 +19,14 @@ from homeostat.loop.compose import Composer
 from homeostat.loop.controller import Controller, Seen
 from homeostat.loop.declarations import Object
 from homeostat.loop.fleet import Cause, Drift, Fleet, Hold, Op, Phase, Ref, Verdict
+from homeostat.loop.gating import Gate
 from homeostat.loop.lines import line_of
 from homeostat.loop.listener import Closed, Listener, Listeners, Outcome, Result
 from homeostat.loop.members import Members, Where, where_of
 from homeostat.loop.observation import Unknown
 from homeostat.loop.passes import PassPolicy
 from homeostat.loop.provider import Moved, Provider
-from homeostat.loop.queue import Backoff, Priority, QueueMetrics, WorkQueue
+from homeostat.loop.queue import Priority, QueueMetrics, WorkQueue
 from homeostat.loop.record import Record
 from homeostat.loop.rounds import Rounds
 from homeostat.loop.status import status_of
@@ -43,29 +44,9 @@ MOVES_AT_ONCE = 3
 """So often in a row something may have moved before its next action waits."""
 UNHEALTHY_SECONDS = 1.0
 """After so long something is looked at again that was acted on and is not healthy yet."""
+HINTS_AGAIN_SECONDS = 5.0
+"""After so long a provider is asked for hints again whose hints broke off."""
 WORKERS = 16
-
-
-class Gate(Protocol):
-    """Who decides. `guards.PolicyGate` does it by policies; a test may do it otherwise."""
-
-    def fleet_of(self, kind: str, namespace: str, labels: Mapping[str, str]) -> str:
-        """The name of the fleet that a resource belongs to."""
-
-    def equip(self, fleet: Fleet) -> None:
-        """Gives a fleet that is new, or whose policies may have changed, its invariants and its questions of health."""
-
-    def judge(self, fleet: Fleet, now: float) -> Verdict:
-        """What of the open differences may be acted on now. Changes nothing that a second look would miss."""
-
-    def taken(self, fleet: Fleet, verdict: Verdict) -> None:
-        """A verdict counts: what it used up is used up."""
-
-    def admits(self, fleet: Fleet, drift: Drift, now: float) -> bool:
-        """Whether one creation may be made now, whatever else is open."""
-
-    def backoff(self, fleet: Fleet) -> Backoff:
-        """How long to wait after failures."""
 
 
 class Engine:
@@ -132,8 +113,7 @@ class Engine:
             self._spawn(self._work(), f"loop worker {number}")
         self._spawn(self.passes.forever(self._settle), "loop passes")
         for kind, controller in self.controllers.items():
-            if (hints := controller.provider.watch()) is not None:
-                self._spawn(self._follow(kind, hints), f"loop hints {kind}")
+            self._spawn(self._follow(kind, controller.provider), f"loop hints {kind}")
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         task = asyncio.get_running_loop().create_task(work, name=name)
@@ -183,9 +163,16 @@ class Engine:
 
         return add
 
-    async def _follow(self, kind: str, hints: Any) -> None:
-        async for ref in hints:
-            self.queue.add(Where(kind, Key(ref.namespace, ref.name)), Priority.HINT)
+    async def _follow(self, kind: str, provider: Provider[Any, Any]) -> None:
+        """Hints only say where to look: where they break off, passes go on looking, and they are taken up again."""
+        while (hints := provider.watch()) is not None:
+            try:
+                async for ref in hints:
+                    self.queue.add(Where(kind, Key(ref.namespace, ref.name)), Priority.HINT)
+                return
+            except Exception:
+                log.exception("the hints of %s broke off; they are taken up again in %g s", kind, HINTS_AGAIN_SECONDS)
+            await asyncio.sleep(HINTS_AGAIN_SECONDS)
 
     # Passes
 
@@ -235,6 +222,7 @@ class Engine:
                 self.queue.done(where)
                 self.tell.worked(where.kind, self._since(started), result)
                 self.passes.looked(where)
+            await asyncio.sleep(0)  # a server in this process answers at once: others, leases among them, would never have their turn
 
     def _since(self, started: float) -> float:
         """For listeners; not by the event loop's clock, which stands still between its turns."""

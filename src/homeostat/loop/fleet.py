@@ -166,11 +166,19 @@ class Halt:
 
 @dataclass(frozen=True, slots=True)
 class Return:
-    """A change set failed and its policy wants the last good revision back. The engine writes it, as a change set of
+    """A change set failed and its policy wants the last good revision back. `guards.returning` writes it, as a change set of
     its own."""
 
     change_set: str
     reason: str
+
+
+class Taken(NamedTuple):
+    """How it stands with the return of a change set, in words that go on a sentence, and since when (wall seconds)."""
+
+    words: str
+    at: float
+    under_way: bool = False
 
 
 class Grant(NamedTuple):
@@ -245,6 +253,8 @@ class Fleet:
     approvals: frozenset[str] = frozenset()  # plan hashes that a person approved, each good once
     grants: dict[str, Grant] = field(default_factory=dict)  # what is left of the approvals that change sets carry
     gathering: Mapping[str, float] = field(default_factory=dict)  # change sets still coming in, and how long they are awaited
+    returned: Mapping[str, Taken] = field(default_factory=dict)  # change sets whose return was asked for; the gate's to say
+    interrupted: Mapping[str, float] = field(default_factory=dict)  # change sets whose wave a crash cut off, and when it began; the gate's to say
     domains_busy: frozenset[str] = frozenset()  # fault domains that something else is at work in
     breakers: dict[str, Breaker] = field(default_factory=dict)  # by target, of those that failed and did not work since
     limits: BreakerPolicy = field(default_factory=BreakerPolicy)  # when they open; the gate's to say

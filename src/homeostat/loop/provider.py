@@ -11,10 +11,10 @@ did is read back before it counts.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, TypeVar, cast, get_args, get_origin
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, cast, get_args, get_origin
 
 from homeostat.client import Client
 from homeostat.loop.diff import Diff
@@ -66,6 +66,21 @@ class Task:
     """What the status shows of the state, by `Provider.shown`, as it was written last: after a restart, what was seen before it."""
     kept: dict[str, Any] = field(default_factory=dict)
     """What a provider notes of its work, such as what it made itself. Notes made while acting stay, in the status, where all may read."""
+
+
+class Undeclared(NamedTuple):
+    """Something real that nobody declared: what it is called, and what is known of it."""
+
+    name: str
+    what: str
+
+
+class Declared(NamedTuple, Generic[SpecT]):
+    """A declaration, and the identity of what was made or taken over for it; empty where that is not known."""
+
+    ref: Ref
+    spec: SpecT
+    identity: str
 
 
 _current: ContextVar[Task] = ContextVar("homeostat_task")
@@ -185,6 +200,13 @@ class Provider(Generic[SpecT, StateT]):
         """The whole fleet in one call, where the other side can. What the answer leaves out is unknown."""
         raise NotImplementedError
 
+    async def discover(self, declared: Sequence[Declared[SpecT]]) -> list[Undeclared]:
+        """What is there of this kind that none of these declares, as far as it can be seen. For reports: nothing is done about it.
+
+        What cannot be told is said as one of them, instead of being left out. Called without `observe`, after `open`.
+        """
+        raise NotImplementedError
+
     def watch(self) -> AsyncIterator[Ref] | None:
         """Hints where to look, as they come; None where there are none. Lost or doubled hints do no harm."""
         return None
@@ -265,6 +287,11 @@ class Provider(Generic[SpecT, StateT]):
     def translates(cls) -> bool:
         """Whether `wanted` is there."""
         return cls.wanted is not Provider.wanted
+
+    @classmethod
+    def discovers(cls) -> bool:
+        """Whether `discover` is there."""
+        return cls.discover is not Provider.discover
 
     @classmethod
     def batches(cls) -> bool:

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 
 from homeostat.client import Client, Unreachable
-from homeostat.loop.children import ComposerController
+from homeostat.loop.children import Children
 from homeostat.loop.controller import MANAGER, Controller, Seen
 from homeostat.loop.events import About, Bucket, Correlator, Notice, Write
 from homeostat.loop.fleet import Cause, Drift, Fleet, Halt, Hold, Op, Ref
@@ -193,10 +193,10 @@ class Events(Listener):
 
 def about_of(controller: Controller, ref: Ref) -> About | None:
     """The object of a resource; of a child that a composer makes, the child. None where it is not known any more."""
-    if not isinstance(controller, ComposerController):
+    if not isinstance(controller.provider, Children):
         return About(controller.info.api_version, controller.info.kind, ref.namespace, ref.name, ref.uid)
     try:
-        live = controller.children.live(ref)
+        live = controller.provider.live(ref)
     except KeyError:
         return None
     return About(live.kind.api_version, live.kind.kind, live.namespace, live.name, live.uid)

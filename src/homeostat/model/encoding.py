@@ -133,13 +133,18 @@ def load_all_yaml(text: str | bytes) -> list[Any]:
 
     Malformed with the line where something is wrong; a doubled key is wrong here.
     """
+    return [value for _, value in load_numbered_yaml(text)]
+
+
+def load_numbered_yaml(text: str | bytes) -> list[tuple[int, Any]]:
+    """The same, each with the line where it begins."""
     values = []
     for document in _documents(text.encode() if isinstance(text, str) else text):
         if document.doubled:
             line, key = document.doubled[0]
             raise Malformed(f'line {line}: key "{key}" is already set')
         if document.value is not None:
-            values.append(document.value)
+            values.append((document.line, document.value))
     return values
 
 

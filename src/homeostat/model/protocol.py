@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+KUBERNETES = ("1", "36")
+"""The Kubernetes version whose API we speak: clients choose their ways by it."""
+
 JSON = "application/json"
 YAML = "application/yaml"
 YAML_TYPES = frozenset({YAML, "application/x-yaml", "text/yaml"})

@@ -31,10 +31,8 @@ secrets are the command's to keep.
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 import os
-import re
 import signal
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
@@ -49,7 +47,7 @@ from homeostat.loop.diff import Diff, path_text
 from homeostat.loop.observation import ABSENT, Absent
 from homeostat.loop.provider import Provider, Refused, Task, current
 from homeostat.model.kinds import Column, ListMap, Spec
-from homeostat.providers.references import Source, Values, read_values
+from homeostat.providers.references import Source, blotter, read_values
 
 ABSENT_STATUS = 44
 """The exit status of `observe` for a thing that does not exist. No program has it by accident."""
@@ -174,7 +172,7 @@ class Exec(
         }
         with _Input(orjson.dumps(given)) as stdin:
             return await run(
-                program, command, stdin, self._variables(action, task), spec.directory, seconds, _blot(values)
+                program, command, stdin, self._variables(action, task), spec.directory, seconds, blotter(values)
             )
 
     def _program(self, command: list[str]) -> str:
@@ -224,20 +222,6 @@ def _state(output: bytes) -> dict[str, Any]:
             "observe ended well, but did not print a JSON object; a thing that is not there is status 44"
         )
     return state
-
-
-def _blot(values: Values) -> Callable[[str], str]:
-    """Takes secrets out of a text, as they are and in base64, line by line too."""
-    hidden: set[str] = set()
-    for secret in values.secrets:
-        lines = secret.decode(errors="replace").splitlines()
-        whole = [secret.decode(errors="replace"), base64.b64encode(secret).decode(), *lines]
-        hidden.update(text.strip() for text in whole)
-    hidden.discard("")
-    if not hidden:
-        return lambda text: text
-    pattern = re.compile("|".join(re.escape(text) for text in sorted(hidden, key=len, reverse=True)))
-    return lambda text: pattern.sub("(secret)", text)
 
 
 # Running a command

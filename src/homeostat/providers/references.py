@@ -6,7 +6,8 @@ Who may declare a resource in a namespace can have every Secret of that namespac
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -95,3 +96,17 @@ async def read_values(client: Client | None, namespace: str, sources: Sequence[S
     hidden = {source.name for source in sources if source.secret}
     secrets = tuple(value for name in hidden for value in found[name].values())
     return Values(found, "\n".join(sorted(uids)).encode(), secrets)
+
+
+def blotter(values: Values) -> Callable[[str], str]:
+    """Takes secrets out of a text, as they are and in base64, line by line too."""
+    hidden: set[str] = set()
+    for secret in values.secrets:
+        lines = secret.decode(errors="replace").splitlines()
+        whole = [secret.decode(errors="replace"), base64.b64encode(secret).decode(), *lines]
+        hidden.update(text.strip() for text in whole)
+    hidden.discard("")
+    if not hidden:
+        return lambda text: text
+    pattern = re.compile("|".join(re.escape(text) for text in sorted(hidden, key=len, reverse=True)))
+    return lambda text: pattern.sub("(secret)", text)

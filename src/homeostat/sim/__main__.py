@@ -1,7 +1,8 @@
 """Runs storms by seed, and stories with a death at each step. The exit status says whether all was fine.
 
 `--seed N` goes through one storm and tells it in full, `--seeds A:B` through many; `--stories` tells every reference story with a
-death at each `--every`th step; `--story NAME --dies engine:123` tells one of them again.
+death at each `--every`th step; `--story NAME --dies engine:123` tells one of them again. With `--gpu` it is the GPU service that is
+simulated: the governor, agents and machines.
 """
 
 from __future__ import annotations
@@ -31,9 +32,12 @@ def main() -> int:
     asked.add_argument("--stories", action="store_true", help="all stories, with a death at each step")
     asked.add_argument("--every", type=int, default=1, help="of these steps, each so many-th (default: 1)")
     asked.add_argument("--jobs", type=int, default=2, help="processes (default: 2)")
+    asked.add_argument("--gpu", action="store_true", help="the GPU service: `--seed` and `--seeds` are its own")
     asked.add_argument("--verbose", action="store_true", help="show what the control plane logs")
     options = asked.parse_args()
     logging.basicConfig(level=logging.INFO if options.verbose else logging.CRITICAL)
+    if options.gpu:
+        return _gpu(options)
     if options.seed is not None or options.story:
         report = run(options.seed) if options.seed is not None else tell(STORIES[options.story], options.dies)
         print(report.storm)
@@ -44,6 +48,18 @@ def main() -> int:
         return _many(_tell, told, "deaths", options.jobs)
     first, _, last = options.seeds.partition(":")
     return _many(run, range(int(first), int(last)), "seeds", options.jobs)
+
+
+def _gpu(options: argparse.Namespace) -> int:
+    from homeostat.sim import gpu
+
+    if options.seed is None:
+        first, _, last = options.seeds.partition(":")
+        return _many(gpu.run, range(int(first), int(last)), "GPU seeds", options.jobs)
+    report = gpu.run(options.seed)
+    print(report.storm)
+    print(report)
+    return 0 if report.fine else 1
 
 
 def _death(text: str) -> Death:
@@ -57,7 +73,7 @@ def _tell(told: tuple[str, Death]) -> Report:
     return tell(STORIES[told[0]], told[1])
 
 
-def _many(work: Callable[[Any], Report], what: Sequence[Any], word: str, jobs: int) -> int:
+def _many(work: Callable[[Any], Any], what: Sequence[Any], word: str, jobs: int) -> int:
     started, failed = time.monotonic(), 0
     with multiprocessing.Pool(jobs, functools.partial(logging.disable, logging.CRITICAL)) as pool:
         for report in pool.imap_unordered(work, what, chunksize=8):

@@ -12,7 +12,8 @@ from homeostat.guards.gate import PolicyGate
 from homeostat.guards.keeper import Keeper
 from homeostat.guards.policy import Mode
 from homeostat.loop.compose import Composer
-from homeostat.loop.engine import Engine, Gate
+from homeostat.loop.engine import Engine
+from homeostat.loop.gating import Gate
 from homeostat.loop.passes import PassPolicy
 from homeostat.loop.provider import Provider
 from homeostat.model.errors import ApiError
@@ -47,6 +48,7 @@ class House:
         self.gate: Gate
         self.engine_life: Life | None = None
         self.deaths = 0
+        self.notes: list[bool | str] = []  # what a story found on its way
         self.weather = FINE
         self.providers: list[Provider[Any, Any]] = [Things(self.world)]
         self.composers: list[Composer[Any]] = []

@@ -10,7 +10,7 @@ import asyncio
 import heapq
 import random
 from collections.abc import Callable, Coroutine
-from contextvars import ContextVar, copy_context
+from contextvars import Context, ContextVar, copy_context
 from typing import Any, TypeVar
 
 from homeostat.model.clock import Clock
@@ -33,6 +33,7 @@ class Life:
         self.steps = 0
         self._steps_left = steps_left
         self._at_end = at_end
+        self._asleep: list[Any] | None = None
         self._context = copy_context()
         self._context.run(_life.set, self)
 
@@ -49,6 +50,24 @@ class Life:
             self.alive = False
             if self._at_end is not None:
                 self._at_end()
+
+    def pause(self, seconds: float) -> None:
+        """Nothing of it runs for so long, as after SIGSTOP; then it goes on where it stood, with all that became due meanwhile."""
+        if self._asleep is None:
+            self._asleep = []
+            asyncio.get_running_loop().call_later(seconds, self.wake, context=Context())
+
+    def wake(self) -> None:
+        """It goes on."""
+        asleep, self._asleep = self._asleep, None
+        asyncio.get_running_loop()._ready.extend(asleep or ())  # type: ignore[attr-defined]
+
+    def sleeps(self, handle: Any) -> bool:
+        """Whether it is paused; then what it would have run now is kept for later."""
+        if self._asleep is None:
+            return False
+        self._asleep.append(handle)
+        return True
 
     def doom(self, steps: int) -> None:
         """It dies after so many more steps."""
@@ -77,12 +96,14 @@ class SimLoop(asyncio.SelectorEventLoop):
     _stopping: bool
     _timer_cancelled_count: int
 
-    def __init__(self, source: random.Random) -> None:
+    def __init__(self, source: random.Random, most_turns: int = MOST_TURNS) -> None:
         super().__init__()
+        self._most_turns = most_turns
         self.now = 0.0
         self.turns = 0
         self._source = source
         self._parked: list[Any] = []  # what the dead would have run
+        self._sleepers: dict[Life, None] = {}
         self._made: list[asyncio.Task[Any]] = []
         self.set_task_factory(self._make_task)
 
@@ -91,6 +112,21 @@ class SimLoop(asyncio.SelectorEventLoop):
 
     def call_soon_threadsafe(self, callback: Any, *args: Any, context: Any = None) -> Any:  # type: ignore[override]
         return self.call_soon(callback, *args, context=context)
+
+    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:  # type: ignore[override]
+        """There are no threads: it is done at once, in a step of its own."""
+        done = self.create_future()
+
+        def work() -> None:
+            if done.cancelled():
+                return
+            try:
+                done.set_result(func(*args))
+            except Exception as error:
+                done.set_exception(error)
+
+        self.call_soon(work)
+        return done
 
     def _make_task(self, loop: Any, work: Any, **options: Any) -> Any:
         task: asyncio.Task[Any] = asyncio.Task(work, loop=loop, **options)
@@ -122,10 +158,13 @@ class SimLoop(asyncio.SelectorEventLoop):
             if life is not None and not life.step():
                 self._parked.append(handle)
                 continue
+            if life is not None and life.sleeps(handle):
+                self._sleepers[life] = None
+                continue
             self.turns += 1
             handle._run()
-        if self.turns > MOST_TURNS:
-            raise RuntimeError(f"it does not come to rest: {MOST_TURNS} steps, and {self.now:.0f} s of virtual time")
+        if self.turns > self._most_turns:
+            raise RuntimeError(f"it does not come to rest: {self._most_turns} steps, and {self.now:.0f} s of virtual time")
 
     def _shuffle(self, batch: list[Any]) -> None:
         places = [i for i, handle in enumerate(batch) if _is_step(handle)]
@@ -140,6 +179,8 @@ class SimLoop(asyncio.SelectorEventLoop):
 
         Call it when all is over: the dead wake up once more, to be told that they are cancelled.
         """
+        for life in self._sleepers:
+            life.wake()
         for handle in self._parked:
             life = handle._context.get(_life)
             if life is not None:

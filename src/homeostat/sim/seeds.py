@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from homeostat.sim.house import House
-from homeostat.sim.loop import SimLoop
+from homeostat.sim.loop import MOST_TURNS, SimLoop
 from homeostat.sim.server import template
 from homeostat.sim.storm import CALM_SECONDS, Storm, Weathering, draw
 
@@ -87,10 +87,10 @@ def run(seed: int, storm: Storm | None = None, story: Told | None = None) -> Rep
     return report
 
 
-def simulate(seed: int, work: Any) -> Any:
+def simulate(seed: int, work: Any, most_turns: int = MOST_TURNS) -> Any:
     """Runs `work`, a function that gives a coroutine, in virtual time with the order of tasks drawn by the seed."""
     template()
-    loop = SimLoop(random.Random(f"order {seed}"))
+    loop = SimLoop(random.Random(f"order {seed}"), most_turns)
 
     async def to_the_end() -> Any:
         try:

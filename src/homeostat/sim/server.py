@@ -29,7 +29,7 @@ from homeostat.guards.keeper import MANAGER as GUARDS
 from homeostat.guards.policy import definition
 from homeostat.loop.controller import MANAGER
 from homeostat.model.clock import Ids
-from homeostat.model.kinds import crd_for
+from homeostat.model.kinds import KindInfo, crd_for
 from homeostat.sim.boxes import Boxes
 from homeostat.sim.loop import Life, SimClock, SimLoop
 from homeostat.sim.world import Things
@@ -45,10 +45,18 @@ Heard = Callable[[Sequence[Event], int], None]
 class Server:
     """`start` it; it dies after `steps` or by `crash`, and `start` brings it back on what it had committed.
 
-    `heard` is told of every commit, those that nobody was told of because the server died included.
+    `heard` is told of every commit, those that nobody was told of because the server died included. `begins_as` is what its disk holds at
+    first (default: `template`).
     """
 
-    def __init__(self, source: random.Random, clock: SimClock, heard: Heard, keep: float = KEEP_SECONDS) -> None:
+    def __init__(
+        self,
+        source: random.Random,
+        clock: SimClock,
+        heard: Heard,
+        keep: float = KEEP_SECONDS,
+        begins_as: Callable[[], Path] | None = None,
+    ) -> None:
         self.deaths = 0
         self.up = False
         self.life = Life("server")
@@ -61,7 +69,7 @@ class Server:
         self._revision = 0
         self._scratch = tempfile.TemporaryDirectory(prefix="homeostat-sim-", dir=_memory())
         self._home = Path(self._scratch.name, "0")
-        shutil.copytree(template(), self._home)
+        shutil.copytree((begins_as or template)(), self._home)
         self.store: SqliteStore
         self._dead: list[SqliteStore] = []
         self._ways: dict[str, LocalTransport] = {}
@@ -190,6 +198,11 @@ def template() -> Path:
 
     Made once for all houses; call it outside of an event loop.
     """
+    return furnished(Things.info, Boxes.info)
+
+
+def furnished(*kinds: KindInfo) -> Path:
+    """A directory with the store of a control plane that has started once and knows these kinds. Call it outside of an event loop."""
     scratch = tempfile.TemporaryDirectory(prefix="homeostat-sim-", dir=_memory())
     _kept.append(scratch)
     home = Path(scratch.name, "store")
@@ -206,7 +219,7 @@ def template() -> Path:
         definitions = client.kind("apiextensions.k8s.io/v1", "CustomResourceDefinition")
         for crd in (definition(), crd_for(APPROVAL_KIND)):
             await definitions.apply(crd, field_manager=GUARDS, force=True)
-        for info in (Things.info, Boxes.info):
+        for info in kinds:
             await definitions.apply(crd_for(info), field_manager=MANAGER, force=True)
         await asyncio.sleep(5.0)
         await client.close()

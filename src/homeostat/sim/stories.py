@@ -21,6 +21,7 @@ from homeostat.sim.world import NONE
 
 SEED = 7
 """Of the order of tasks. There is no other chance in a story."""
+_BACK = {"onFailure": "Return", "verifyWithin": "5s"}
 FREE = {"massDrift": {"limit": "100%"}, "deletion": {"confirmAbove": "100%"}, "flap": {"reversals": 50}}
 
 
@@ -137,6 +138,30 @@ def _few_were_touched(house: House) -> list[str]:
     return [f"the bad push reached {sorted(hit)}"] if len(hit) > 1 + house.deaths else []
 
 
+async def _taken_back(house: House) -> None:
+    """The same, and nobody corrects it: the policy has it taken back. What it had made goes, and a later change set finds all as before."""
+    names = [f"lamp-{i}" for i in range(4)]
+    house.world.sick = lambda thing: "it does not shine" if thing.fields["colour"] == "typo" else ""
+    for name in names:
+        await house.declare(name, {"colour": "red"})
+    while not all(house.world.one(name) for name in names):  # what is made, and not changed, has no canary
+        await asyncio.sleep(1.0)
+    for name in [*names, "new"]:
+        await house.declare(name, {"colour": "typo"}, annotations={CHANGE_SET: "push"})
+    await asyncio.sleep(40.0)
+    found = {thing["metadata"]["name"]: thing["spec"]["colour"] for thing in await house.insist(house.things.list)}
+    if house.server.deaths:  # an action that finds no server has failed, and a return that fails halts: then the new one is still there
+        found.pop("new", None)
+    house.notes.append(found == dict.fromkeys(names, "red") or f"declared after the return: {found}")
+    for name in names:
+        await house.declare(name, {"colour": "green"}, annotations={CHANGE_SET: "honest"})
+    await asyncio.sleep(10.0)
+
+
+def _went_back(house: House) -> list[str]:
+    return [str(one) for one in house.notes if one is not True] + _few_were_touched(house)
+
+
 async def _approval(house: House) -> None:
     """Too much at once is halted; a person approves it, once; the next is halted again."""
     names = [f"lamp-{i:02}" for i in range(10)]
@@ -175,6 +200,7 @@ STORIES = {
         Story("in-waves", _in_waves, {**FREE, "cap": 2}),
         Story("boxes", _boxes, FREE, composes=True),
         Story("bad-push", _bad_push, {**FREE, "cap": 2}, _few_were_touched),
+        Story("taken-back", _taken_back, {**FREE, "cap": 2, "canary": _BACK}, _went_back),
         Story("approval", _approval, {"cap": 4}, _few_went_unapproved),
     )
 }

@@ -11,6 +11,8 @@ With pytest the fixtures are there as soon as homeostat is installed: `homeostat
         with homeostat.as_default(), KopfRunner(["run", "--all-namespaces", "--standalone", "greeter.py"]):
             homeostat.wait_for("example.com/v1", "Greeting", "hi", lambda o: o.get("status", {}).get("said") == "hi")
 
+`homeostat.loop(Lamp())` runs a provider or composer of yours on it, by the real loop behind the real guards; docs/first-provider.md shows it.
+
 Any client takes the kubeconfig: `kubectl --kubeconfig`, `kubernetes.config.load_kube_config(str(homeostat.kubeconfig))`,
 `lightkube.KubeConfig.from_file(homeostat.kubeconfig)`. In an async test `async with homeostat.client() as client` gives
 ours. Without pytest:

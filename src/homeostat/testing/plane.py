@@ -12,17 +12,23 @@ import tempfile
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from unittest import mock
 
 from homeostat.api.local import local_client
 from homeostat.api.server import Listen, Server
 from homeostat.client import Client
 
+if TYPE_CHECKING:
+    from homeostat.loop.compose import Composer
+    from homeostat.loop.provider import Provider
+
 T = TypeVar("T")
 
 TESTER = "homeostat-testing"
 """As whom `apply` and `wait_for` write: audit and managed fields name it."""
+LOOP_USER = "homeostat-testing-loop"
+"""As whom a loop of `TestPlane.loop` writes."""
 WAIT_SECONDS = 10.0
 _READ_EARLY = ("kubernetes.config.kube_config", "kubernetes_asyncio.config.kube_config")
 
@@ -97,12 +103,31 @@ class TestPlane:
         """
         return self._call(lambda client: _wait_for(client, api_version, kind, name, condition, namespace, timeout))
 
+    @contextlib.contextmanager
+    def loop(self, *kept: Provider[Any, Any] | Composer[Any], enforce: bool = True) -> Iterator[None]:
+        """Runs the loop with these providers and composers while the `with` lasts; their kinds are served from its beginning.
+
+        It acts on everything under the guards' defaults; with `enforce=False` it only observes, as it does for a new kind. Providers run
+        on the thread of the control plane: what blocks there blocks the server, too.
+        """
+        from homeostat.testing.loop import RunningLoop
+
+        running = RunningLoop(local_client(self._server.plane, LOOP_USER), kept, enforce)
+        self._run(running.start())
+        try:
+            yield
+        finally:
+            self._run(running.stop())
+
     def _call(self, work: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
         async def run() -> T:
             async with local_client(self._server.plane, TESTER) as client:
                 return await work(client)
 
-        return asyncio.run_coroutine_threadsafe(run(), self._loop).result()
+        return self._run(run())
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
 
 async def _apply(client: Client, documents: list[dict[str, Any]]) -> list[dict[str, Any]]:

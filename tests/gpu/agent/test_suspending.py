@@ -88,9 +88,34 @@ async def test_who_loses_its_place_is_kept_suspended_and_comes_back(world: World
         assert report["reason"] == "its place was taken back"
         await world.submit("second", python(COUNTER, world.folder / "m"))
         await world.reported("second", "Running")
+        await world.govern("second", phase="Suspended")
         await world.govern("job", phase="Running", assignment=[place()])
         assert (await world.reported("job", "Running"))["pid"] == pid
         await counts(file)
+
+
+async def test_nobody_comes_onto_a_gpu_that_another_has_not_left_yet(world: World) -> None:
+    async with world.agent():
+        await world.submit("first", python(COUNTER, world.folder / "n"))
+        first = (await world.reported("first", "Running"))["pid"]
+        await world.submit("second", python(COUNTER, world.folder / "m"))  # on the same GPU
+        await world.submit("third", python(COUNTER, world.folder / "o"), places=[place(gpus=(1,))])
+        await world.reported("third", "Running")  # it was asked for last: the second was passed over
+        assert not (world.folder / "m").exists()
+        await world.govern("first", phase="Failed")
+        await world.reported("second", "Running")
+        assert not alive(first)
+
+
+async def test_nobody_begins_while_another_machine_still_runs_it(world: World) -> None:
+    deaf = python("import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(1000)")
+    async with world.agent("n1"), world.agent("n2"):
+        await world.submit("job", deaf, preemption={"mode": "Restart", "grace": "1s"})
+        pid = (await world.reported("job", "Running"))["pid"]
+        await world.govern("job", phase="Starting", assignment=[place("n2")])
+        found = await world.until("job", lambda o: report_of(o, node="n2").get("state") == "Running")
+        assert not report_of(found, node="n1")
+        assert not alive(pid)
 
 
 async def test_who_is_placed_on_another_machine_is_ended_here_and_begun_there(world: World) -> None:

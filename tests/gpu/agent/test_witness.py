@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.gpu.agent.test_suspending import SAVES
-from tests.gpu.agent.world import COUNTER, World, alive, eventually, number, python
+from tests.gpu.agent.world import COUNTER, World, alive, eventually, number, place, python
 
 from homeostat.gpu.agent import witness
 from homeostat.gpu.agent.launching import Rules
@@ -64,8 +64,8 @@ async def test_an_end_is_known_to_an_agent_that_is_not_the_parent(
     go = world.folder / "go"
     code = f"import pathlib, sys, time\nwhile not pathlib.Path({str(go)!r}).exists(): time.sleep(0.01)\nsys.exit(int(sys.argv[1]))"
     async with world.agent(rules=WITNESSED):
-        for status in (0, 5):
-            await world.submit(f"job-{status}", python(code, status))
+        for gpu, status in enumerate((0, 5)):
+            await world.submit(f"job-{status}", python(code, status), places=[place(gpus=(gpu,))])
             await world.reported(f"job-{status}", "Running")
     monkeypatch.setattr(kernel, "exit_status", lambda pidfd, process: None)  # as it is for who is not the parent
     async with world.agent(rules=WITNESSED):
@@ -85,7 +85,7 @@ async def test_a_witnessed_replica_is_suspended_told_and_ended_like_any_other(wo
         before = number(file)
         await world.govern("job", phase="Running")
         await eventually(lambda: number(file) > before + 3)
-        uid = await world.submit("saver", python(SAVES, saved), preemption={"mode": "Checkpoint", "signal": "SIGUSR1"})
+        uid = await world.submit("saver", python(SAVES, saved), places=[place(gpus=(1,))], preemption={"mode": "Checkpoint", "signal": "SIGUSR1"})
         await world.reported("saver", "Running")
         await eventually(lambda: world.log(uid).exists() and world.log(uid).read_text())
         await world.govern("saver", phase="Suspended")

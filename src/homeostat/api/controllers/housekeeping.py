@@ -106,7 +106,7 @@ class Housekeeping:
         while self._marks and self._marks[0][0] <= now - self._plane.keep_seconds:
             reached = self._marks.pop(0)[1]
         if reached > self._plane.store.compacted:
-            await self._plane.store.compact(reached)
+            await self._plane.history.let_go(reached, self._plane.keep_seconds)
 
     # Quotas
 

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import random
 import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from homeostat.gpu.agent.launching import Rules, starting, visible
 from homeostat.gpu.agent.outcome import Outcome, last_line, outcome_of
 from homeostat.gpu.agent.suspend import Broken, CannotSuspend
 from homeostat.gpu.agent.wanted import DEVICES, Aim, Declared, Off, Standing, Step, Wish, next_step, wish_for
-from homeostat.gpu.kinds import WHOLE, Preemption, ReplicaState, Report
+from homeostat.gpu.kinds import WHOLE, Place, Preemption, ReplicaState, Report
 from homeostat.loop.provider import Refused
 from homeostat.model.clock import Clock
 from homeostat.model.kinds import InvalidSpec
@@ -55,6 +56,10 @@ class House:
     """A workload by its uid as it is declared now; None where it is no more. Raises where that cannot be told."""
     changed: Callable[[str], None]
     """Told the uid of a workload of which something new is to be reported."""
+    in_the_way: Callable[[Hosted, Place], str]
+    """Who of the others is still on these GPUs, so that there is no room; empty: nobody."""
+    source: random.Random
+    """Of the jitter of retries."""
 
 
 class Hosted:
@@ -66,6 +71,9 @@ class Hosted:
         self.trouble = ""
         """Why nothing is known of it, or nothing can be done with it; for people."""
         self.forgotten = False
+        self.waits = ""
+        """What it waits for before it comes onto its GPUs."""
+        self._coming: Place | None = None
         self._house = house
         self._folder = folder
         self._slot = Slot(folder, uid, replica)
@@ -82,8 +90,10 @@ class Hosted:
     def load(self, found: Sequence[kernel.Marked]) -> None:
         """Takes up what an earlier agent left. For threads. Where it cannot be told what runs, nothing is touched."""
         try:
-            self.note = self._shown = journal.load(self._path)
+            self.note = journal.load(self._path)
             self._slot.load(found)
+            begun = self._slot.replica is not None or self.note is None or self.note.state is not ReplicaState.RUNNING
+            self._shown = self.note if begun else None  # it was written down, and then never started
         except (OSError, ValueError) as error:
             self.trouble = str(error)
             log.error("replica %d of %s is left alone: %s", self.replica, self.uid, error)
@@ -99,6 +109,13 @@ class Hosted:
     def on_gpu(self) -> bool:
         """Whether it uses its GPUs, as far as it is known."""
         return self.running and self.note is not None and self.note.off is not Off.YES
+
+    @property
+    def holds(self) -> tuple[Sequence[int], int]:
+        """The GPUs that it is on, or is just coming onto, and how much it has of each."""
+        if self._coming is not None:
+            return self._coming.gpus, self._coming.milli
+        return (self.note.gpus, self.note.milli) if self.on_gpu and self.note is not None else ((), 0)
 
     @property
     def logs(self) -> tuple[Path, Path]:
@@ -160,7 +177,7 @@ class Hosted:
 
     async def drive(self) -> None:
         """Brings it to where it is wanted, and keeps it there, until it is forgotten. Where that fails, it is tried again later."""
-        backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
+        backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE, self._house.source)
         while not self.forgotten and not self.trouble:
             self._wake.clear()
             pause: float | None = None
@@ -222,6 +239,25 @@ class Hosted:
                 return await self._refuse(workload, wish, str(error))
             raise
         step = next_step(wish, self.standing(), devices)
+        if step in (Step.START, Step.RESUME) and wish.place is not None:
+            if self._must_wait(wish, wish.place):
+                return False
+            self._coming = wish.place
+        try:
+            await self._take(step, workload, wish)
+        finally:
+            self._coming = None
+        return step is not None
+
+    def _must_wait(self, wish: Wish, place: Place) -> bool:
+        """Whether something is still to end before it may come onto its GPUs. It is looked at again when that changes."""
+        waits = f"until {wish.wait_for} has ended it" if wish.wait_for else self._house.in_the_way(self, place)
+        if waits and waits != self.waits:
+            log.info("%s waits: %s", self, waits)
+        self.waits = waits
+        return bool(waits)
+
+    async def _take(self, step: Step | None, workload: Declared | None, wish: Wish) -> None:
         match step:
             case Step.START:
                 assert workload is not None
@@ -236,7 +272,6 @@ class Hosted:
                 await self._end(signal.SIGKILL, 0.0, wish)
             case Step.FORGET:
                 await self._forget()
-        return step is not None
 
     # Steps
 
@@ -313,12 +348,12 @@ class Hosted:
         ending = await self._in_thread(self._slot.ask_to_end, sig, vacate=True)
         if ending is not None:
             try:
-                await kernel.wait_ended(ending.pidfd, grace)
+                await self._ends(ending.pidfd, grace)
                 await self._in_thread(self._slot.kill, ending.members)
-                if not await kernel.wait_ended(ending.pidfd, KILL_SECONDS):
+                if not await self._ends(ending.pidfd, KILL_SECONDS):
                     raise RuntimeError("it was killed and does not end: it hangs in the kernel or a driver")
             finally:
-                os.close(ending.pidfd)
+                self._let_go(ending.pidfd)
         await self._note_end(wish)
 
     async def _forget(self) -> None:
@@ -418,7 +453,13 @@ class Hosted:
             if self._followed == pidfd:
                 self._followed = None
             asyncio.get_running_loop().remove_reader(pidfd)
-            os.close(pidfd)
+            self._let_go(pidfd)
+
+    async def _ends(self, pidfd: int, seconds: float) -> bool:
+        return await kernel.wait_ended(pidfd, seconds)
+
+    def _let_go(self, pidfd: int) -> None:
+        os.close(pidfd)
 
     async def _in_thread(self, work: Callable[..., T], *args: Any, **options: Any) -> T:
         """Does what waits for kernel, disk or driver. It goes on when its caller is cancelled, so `close` waits for it."""

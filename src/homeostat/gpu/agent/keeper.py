@@ -20,7 +20,7 @@ from homeostat.gpu.agent.journal import SUFFIX
 from homeostat.gpu.agent.launching import Rules
 from homeostat.gpu.agent.reports import Entries, Reports
 from homeostat.gpu.agent.wanted import Declared, declared, is_for
-from homeostat.gpu.kinds import WORKLOAD, ProcessUse
+from homeostat.gpu.kinds import WHOLE, WORKLOAD, Place, ProcessUse
 from homeostat.model.clock import Clock
 from homeostat.model.kinds import InvalidSpec
 from homeostat.providers.process import kernel, logs
@@ -62,7 +62,7 @@ class Keeper:
         self._clock = clock or Clock()
         self._hosted: dict[str, dict[int, Hosted]] = {}
         """By uid of the workload, and by replica."""
-        self._uids: dict[Key, set[str]] = {}
+        self._uids: dict[Key, dict[str, None]] = {}
         """Of those, by the workload's name: a name may be given again."""
         self._drivers: dict[Hosted, asyncio.Task[None]] = {}
         self._used: dict[Hosted, tuple[float, float]] = {}
@@ -79,7 +79,9 @@ class Keeper:
             self._clock,
             suspend_seconds,
             self._declared,
-            self._reports.changed,
+            self._news,
+            self._in_the_way,
+            client.random,
         )
 
     # Its life
@@ -163,7 +165,7 @@ class Keeper:
         if one in self._drivers:
             return
         if found := self._workloads.indexed("uid", one.uid):
-            self._uids.setdefault(found[0].key, set()).add(one.uid)
+            self._uids.setdefault(found[0].key, {})[one.uid] = None
         task = self._drivers[one] = asyncio.create_task(one.drive(), name=str(one))
         task.add_done_callback(lambda _: self._done(one))
         if one.trouble:
@@ -186,11 +188,26 @@ class Keeper:
     def _forget(self, uid: str) -> None:
         del self._hosted[uid]
         for key in [key for key, uids in self._uids.items() if uid in uids]:
-            self._uids[key].discard(uid)
+            self._uids[key].pop(uid, None)
             if not self._uids[key]:
                 del self._uids[key]
 
+    def _in_the_way(self, one: Hosted, place: Place) -> str:
+        """No GPU is given to more than it has room for, whatever is placed here: who is to leave may take its time."""
+        for gpu in place.gpus:
+            there = [other for other in self._all() if other is not one and gpu in other.holds[0]]
+            if sum(other.holds[1] for other in there) + place.milli > WHOLE:
+                return f"until {there[0]} has left GPU {gpu}"
+        return ""
+
     # What is told
+
+    def _news(self, uid: str) -> None:
+        """Something of a workload is new: it is reported, and whoever waits for GPUs looks again."""
+        self._reports.changed(uid)
+        for one in self._all():
+            if one.waits:
+                one.wake()
 
     def _entries(self, uid: str) -> Entries | None:
         """The replicas of a workload here, for its reports; None where the workload is no more."""

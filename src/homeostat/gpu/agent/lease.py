@@ -19,6 +19,12 @@ TIMING = Timing(lease=40.0, deadline=35.0, renew=10.0, retry=2.0, patience=8.0)
 _MOVED = ("Conflict", "AlreadyExists", "NotFound")
 
 
+def timing_for(lease: float) -> Timing:
+    """The same for a node that is lost after so many seconds."""
+    part = lease / TIMING.lease
+    return Timing(lease, TIMING.deadline * part, TIMING.renew * part, TIMING.retry * part, TIMING.patience * part)
+
+
 class Replaced(Exception):
     """Another agent took the name while this one could not be heard of."""
 

@@ -127,7 +127,7 @@ class NodeReporter:
 
     async def declare(self) -> None:
         """Declares the node, however long it takes until the server takes it. Raises where it will never: 403, 422."""
-        backoff = Backoff(first=0.5, most=30.0)
+        backoff = Backoff(first=0.5, most=30.0, source=self._nodes.client.random)
         obj = await asyncio.to_thread(declaration, self._machine, self._devices)
         while True:
             try:

@@ -133,6 +133,7 @@ class Nvml:
             reason=reason,
             utilisation=self._mean(device, nvml.NVML_GPU_UTILIZATION_SAMPLES, rates.gpu if rates else 0),
             memory_traffic=self._mean(device, nvml.NVML_MEMORY_UTILIZATION_SAMPLES, rates.memory if rates else 0),
+            cpu=round(held.cpu, 3),
             memory_used_mib=memory.used // _MIB,
             power_watts=(self._ask(nvml.nvmlDeviceGetPowerUsage, handle) or 0) / 1000,
             temperature=float(self._ask(nvml.nvmlDeviceGetTemperature, handle, nvml.NVML_TEMPERATURE_GPU) or 0),

@@ -50,21 +50,21 @@ class Reports:
         self._workloads = client.kind(WORKLOAD.api_version, WORKLOAD.kind)
         self._manager = manager_of(node)
         self._entries = entries
-        self._waiting: set[str] = set()
+        self._waiting: dict[str, None] = {}
         self._wake = asyncio.Event()
 
     def changed(self, uid: str) -> None:
         """Something of this workload is new."""
-        self._waiting.add(uid)
+        self._waiting[uid] = None
         self._wake.set()
 
     async def run(self) -> None:
         """Tells, until it is cancelled. What the server does not take now is told later."""
-        backoff = Backoff(first=0.5, most=30.0)
+        backoff = Backoff(first=0.5, most=30.0, source=self._workloads.client.random)
         while True:
             await self._wake.wait()
             self._wake.clear()
-            uids, self._waiting = self._waiting, set()
+            uids, self._waiting = self._waiting, {}
             outcomes = await asyncio.gather(*(self._tell(uid) for uid in uids))
             if all(outcomes):
                 backoff.reset()
@@ -94,6 +94,6 @@ class Reports:
             log.info("workload %s will be told later: %s", key, error)
         else:
             return True
-        self._waiting.add(uid)
+        self._waiting[uid] = None
         self._wake.set()
         return False

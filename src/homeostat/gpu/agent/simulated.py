@@ -82,6 +82,7 @@ class Simulated:
             index=index,
             utilisation=round(busy, 3),
             memory_traffic=round(busy / 2, 3),
+            cpu=round(held.cpu, 3),
             memory_used_mib=min(held.resident_mib, self._memory * min(held.milli, WHOLE) // WHOLE),
             power_watts=round(_IDLE_WATTS + busy * (_FULL_WATTS - _IDLE_WATTS), 1),
             temperature=round(_IDLE_DEGREES + busy * (_FULL_DEGREES - _IDLE_DEGREES), 1),

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 import msgspec
 
 from homeostat.client import Packed
-from homeostat.gpu.kinds import Phase, Place, Preemption, WorkloadSpec, WorkloadStatus
+from homeostat.gpu.kinds import Phase, Place, Preemption, ReplicaState, Report, WorkloadSpec, WorkloadStatus
 from homeostat.model.kinds import decode
 
 DEVICES = "CUDA_VISIBLE_DEVICES"
@@ -57,6 +57,8 @@ class Declared:
     attempt: int
     places: Mapping[int, Place]
     """By replica, on whatever node."""
+    at_work: Mapping[int, frozenset[str]] = field(default_factory=dict)
+    """By replica, the nodes that report a process of it which is on GPUs, as far as they can tell."""
 
     @property
     def nodes(self) -> list[str]:
@@ -77,6 +79,8 @@ class Wish:
     """How it leaves the GPUs."""
     forget: bool = False
     """Whether nothing of it is to be remembered once it has ended."""
+    wait_for: str = ""
+    """The node on which it has still to end before it may run here: it never runs twice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +139,16 @@ def declared(obj: Mapping[str, Any]) -> Declared | None:
         status.phase,
         status.attempt,
         {place.replica: place for place in status.assignment},
+        _at_work(status.reports),
     )
+
+
+def _at_work(reports: Iterable[Report]) -> dict[int, frozenset[str]]:
+    found: dict[int, frozenset[str]] = {}
+    for one in reports:
+        if one.pid is not None and one.state in (ReplicaState.RUNNING, ReplicaState.UNKNOWN):
+            found[one.replica] = found.get(one.replica, frozenset()) | {one.node}
+    return found
 
 
 def wish_for(workload: Declared | None, replica: int, node: str) -> Wish:
@@ -156,7 +169,8 @@ def wish_for(workload: Declared | None, replica: int, node: str) -> Wish:
         )
     aim = Aim.RUN if workload.phase in (Phase.STARTING, Phase.RUNNING) else Aim.OFF
     why = f"the workload is {workload.phase.lower()}"
-    return Wish(aim, why, place, workload.attempt, by)
+    others = workload.at_work.get(replica, frozenset()) - {node}
+    return Wish(aim, why, place, workload.attempt, by, wait_for=min(others, default=""))
 
 
 def next_step(wish: Wish, now: Standing, devices: str) -> Step | None:

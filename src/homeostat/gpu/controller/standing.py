@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from homeostat.gpu.decisions import Decision, Verb
-from homeostat.gpu.kinds import WHOLE, Place, Preemption, ReplicaState
+from homeostat.gpu.kinds import WHOLE, Decided, Place, Preemption, ReplicaState
 from homeostat.gpu.kinds import Phase as Stage
-from homeostat.model.clock import format_time, parse_time
+from homeostat.loop.record import Record
+from homeostat.loop.status import status_of
+from homeostat.model.clock import format_micro_time, parse_time
+from homeostat.model.conditions import find_condition, set_condition
 from homeostat.model.kinds import ListMap, Spec, encode
 
 Object = dict[str, Any]
 Status = Mapping[str, Any]
 Lost = Callable[[str], bool]
 """Whether a node is not heard of any more."""
+Price = Callable[[str], float]
+"""What an hour of one GPU of a node costs."""
 
 _FOLDED = {Stage.STARTING: Stage.RUNNING, Stage.SUSPENDING: Stage.SUSPENDED}
 _ON = (Stage.STARTING, Stage.RUNNING)
@@ -74,23 +80,36 @@ def is_displaced(status: Status, lost: Lost) -> bool:
     return status.get("phase") in _ON and any(lost(one["node"]) for one in status.get("assignment") or ())
 
 
-def carried_out(obj: Object, wish: Wish, now: float, lost: Lost) -> Object:
+def free(node: str) -> float:
+    """The price where nobody says one."""
+    return 0.0
+
+
+def carried_out(obj: Object, wish: Wish, now: float, lost: Lost, price: Price = free) -> Object:
     """What is written into the status to have a wish come true: agents act on it."""
     status, target = obj.get("status") or {}, wish.target
-    patch: Object = {"reason": wish.decision.reason, "constraint": str(wish.decision.constraint)}
+    patch: Object = {"reason": wish.decision.reason, "constraint": str(wish.decision.constraint), "decision": decided(wish, now)}
     if wish.basis.phase is Stage.RUNNING:
-        patch |= _used(obj, now) | {"startedAt": None, "waitingSince": format_time(now)}
+        patch |= _used(obj, now, price) | {"startedAt": None, "waitingSince": format_micro_time(now)}
     if target.phase is Stage.RUNNING:
         places = encode(target).get("assignment", [])
-        patch |= dict.fromkeys(_SAID_OF_WAITING)
-        return {**patch, "phase": "Starting", "assignment": places, "startedAt": format_time(now), "waitingSince": None}
+        patch |= dict.fromkeys(_SAID_OF_WAITING) | (_unheard(status, places, lost) or {})
+        return {**patch, "phase": "Starting", "assignment": places, "startedAt": format_micro_time(now), "waitingSince": None}
     if target.phase is Stage.FAILED:
         return {**patch, "phase": "Failed"}
     patch |= {"phase": "Suspending", "suspensions": status.get("suspensions", 0) + 1}
     return patch | (settled({**obj, "status": {**status, **patch}}, now, lost) or {})
 
 
-def settled(obj: Object, now: float, lost: Lost) -> Object | None:
+def decided(wish: Wish, now: float) -> Object:
+    """What is done, as the status keeps it."""
+    said = wish.decision
+    return encode(
+        Decided(verb=said.verb, reason=said.reason, constraint=said.constraint, at=datetime.fromtimestamp(int(now), UTC), beneficiary=said.beneficiary)
+    )
+
+
+def settled(obj: Object, now: float, lost: Lost, price: Price = free) -> Object | None:
     """What the reports of agents say of a workload, and its status does not yet; None where there is nothing new."""
     status = obj.get("status") or {}
     stage = Stage(status.get("phase") or Stage.PENDING)
@@ -99,16 +118,26 @@ def settled(obj: Object, now: float, lost: Lost) -> Object | None:
     found = [(node, report) for node, report, _ in _placed(status)]
     states = [report.get("state") for _, report in found]
     if found and all(state == ReplicaState.EXITED for state in states):
-        return {"phase": "Succeeded", "reason": "", "startedAt": None, **_used(obj, now)}
+        return {"phase": "Succeeded", "reason": "", "startedAt": None, **_used(obj, now, price)}
     failed = next(((node, report) for node, report in found if report.get("state") == ReplicaState.FAILED), None)
     if failed is not None:
         why = f"replica {failed[1]['replica']} on {failed[0]}: {failed[1].get('reason', '')}"
-        return {"phase": "Failed", "reason": why, "startedAt": None, **_used(obj, now)}
+        return {"phase": "Failed", "reason": why, "startedAt": None, **_used(obj, now, price)}
     if stage is Stage.STARTING and not _not_running(status):
         return {"phase": "Running", "reason": "", "constraint": None}
+    if stage is Stage.STARTING and (left := _unheard(status, status.get("assignment") or (), lost)) is not None:
+        return left
     if stage is Stage.SUSPENDING and not any(_still_on(status, lost)):
         return _off(obj, lost)
     return None
+
+
+def _unheard(status: Status, places: Iterable[Mapping[str, Any]], lost: Lost) -> Object | None:
+    """The reports without those of lost nodes that it is not placed on: agents elsewhere wait for what is said to run there. None: all stay."""
+    here = {place["node"] for place in places}
+    reports = status.get("reports") or ()
+    heard = [one for one in reports if one["node"] in here or not lost(one["node"])]
+    return {"reports": heard} if len(heard) < len(reports) else None
 
 
 def _off(obj: Object, lost: Lost) -> Object:
@@ -141,8 +170,10 @@ def _not_running(status: Status) -> str:
 
 
 def _still_on(status: Status, lost: Lost) -> Iterator[tuple[str, str]]:
+    said = {one["node"] for one in status.get("reports") or ()}
     for node, report, _ in _placed(status):
-        if report.get("state") in _HOLDS and not lost(node):
+        silent = not report and node not in said  # it may have begun just now: agents tell that, too, if it has not
+        if (silent or report.get("state") in _HOLDS) and not lost(node):
             yield node, _because(report)
 
 
@@ -164,18 +195,37 @@ def _because(report: Status) -> str:
     return f": {report['reason']}" if report.get("reason") else ""
 
 
-def _used(obj: Object, now: float) -> Object:
-    """The GPU hours, with those of the run that ends."""
+def _used(obj: Object, now: float, price: Price) -> Object:
+    """The GPU hours and what they cost, with those of the run that ends."""
     status = obj.get("status") or {}
     if not status.get("startedAt"):
         return {}
-    gpus = sum(len(place.get("gpus") or ()) * place.get("milli", WHOLE) for place in status.get("assignment") or ())
-    hours = max(now - parse_time(status["startedAt"]), 0.0) / 3600 * gpus / WHOLE
-    return {"gpuHours": round(status.get("gpuHours", 0.0) + hours, 6)}
+    hours = max(now - parse_time(status["startedAt"]), 0.0) / 3600
+    held = [(place["node"], len(place.get("gpus") or ()) * place.get("milli", WHOLE) / WHOLE) for place in status.get("assignment") or ()]
+    found: Object = {"gpuHours": round(status.get("gpuHours", 0.0) + hours * sum(gpus for _, gpus in held), 6)}
+    cost = status.get("cost", 0.0) + hours * sum(gpus * price(node) for node, gpus in held)
+    return found | ({"cost": round(cost, 6)} if cost else {})
+
+
+def conditions(obj: Object, status: Status, lost: Lost, now: str) -> list[Object]:
+    """The conditions of a workload with this status, as the loop would say them."""
+    stands = {"metadata": obj["metadata"], "status": {"conditions": status.get("conditions") or ()}}
+    why = lagging(status, lost)
+    said = {"status": status_of(stands, Record(), now=now, unhealthy=why)}
+    for kind in ("Progressing", "Reconciling") if why else ():
+        set_condition(said, kind, "True", now=now, reason="Settling", observed_generation=obj["metadata"].get("generation", 0))
+    found: list[Object] = said["status"]["conditions"]
+    return found
+
+
+def ready(status: Status) -> tuple[Any, ...]:
+    """What a status says about whether all is as it should be."""
+    found = find_condition({"status": status}, "Ready") or {}
+    return tuple(found.get(name) for name in ("status", "reason", "message", "observedGeneration"))
 
 
 def reported(status: Status) -> tuple[Any, ...]:
-    """Another whenever the loop should look again."""
+    """Another whenever agents did something."""
     reports = status.get("reports") or ()
     said = tuple((one["replica"], one["node"], one.get("state"), one.get("pid"), one.get("reason")) for one in reports)
-    return status.get("phase"), status.get("attempt"), said
+    return status.get("attempt"), said

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from homeostat.client import Client
 from homeostat.gpu.controller.governing import Governor
@@ -39,11 +39,17 @@ class Workload(Provider[WorkloadSpec, WorkloadState]):
     state_type = WorkloadState
     contested = False
     adopts = True
+    journaled = False
     beside = frozenset(schema_of(WorkloadStatus)["properties"])
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._governor = Governor(clock or Clock())
         self._asked: dict[str, WorkloadState] = {}  # by uid: what was last said to be wanted
+
+    @property
+    def governor(self) -> Governor:
+        """Who decides, for the providers of nodes and pools as well."""
+        return self._governor
 
     async def open(self, client: Client) -> None:
         for info in (TENANT, NODE, POOL, POLICY, self.info):
@@ -86,6 +92,13 @@ class Workload(Provider[WorkloadSpec, WorkloadState]):
     def harmless(self, spec: WorkloadSpec, diff: Diff) -> bool:
         status = self._governor.status(current().ref)
         return state_of(status).phase is not Stage.RUNNING or is_displaced(status, self._governor.lost)
+
+    def holds(self, declaration: Mapping[str, Any]) -> bool:
+        """One that only waits may go at once: nothing of it is anywhere."""
+        return bool((declaration.get("status") or {}).get("assignment"))
+
+    def tells(self, declaration: Mapping[str, Any], status: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        return self._governor.says(dict(declaration), status)
 
     def counts(self, spec: WorkloadSpec, state: WorkloadState) -> bool:
         return state.phase is Stage.RUNNING

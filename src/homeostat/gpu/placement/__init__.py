@@ -17,6 +17,6 @@ from homeostat.gpu.placement.demand import Demand
 from homeostat.gpu.placement.moves import Move, Residents, make_room
 from homeostat.gpu.placement.packer import Packer
 from homeostat.gpu.placement.prices import Prices
-from homeostat.gpu.placement.room import Placement, Pod, Room
+from homeostat.gpu.placement.room import Placement, Pod, Room, Sizes
 
-__all__ = ["Demand", "Move", "Packer", "Placement", "Pod", "Prices", "Residents", "Room", "make_room"]
+__all__ = ["Demand", "Move", "Packer", "Placement", "Pod", "Prices", "Residents", "Room", "Sizes", "make_room"]

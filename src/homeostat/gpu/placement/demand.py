@@ -20,9 +20,9 @@ class Demand:
         self.counts = Counter(pods)
         self.arrived = self.counts.total()
 
-    def observe(self, pod: Pod) -> None:
-        self.counts[pod] += 1
-        self.arrived += 1
+    def observe(self, pod: Pod, count: int = 1) -> None:
+        self.counts[pod] += count
+        self.arrived += count
 
     @property
     def lesson(self) -> int:

@@ -6,29 +6,56 @@ import numpy as np
 
 from homeostat.gpu.kinds import WHOLE
 from homeostat.gpu.placement.demand import Demand
-from homeostat.gpu.placement.prices import Asks, Prices
+from homeostat.gpu.placement.prices import Prices
 from homeostat.gpu.placement.room import Placement, Pod, Room
-from homeostat.gpu.snapshot import Floats, Ints
+from homeostat.gpu.snapshot import ANY_MODEL, Bools, Floats, Ints
 
 SHAPES = 512
 """How many different requests are kept priced at a time. Past that all are priced afresh, which costs time and nothing else."""
+CHANGES = 50_000
+"""How many changes are remembered, for requests that have not been looked at since."""
+NEAR = 1e-6
+"""Losses that differ by less are the same."""
+Shape = tuple[int, int, int, int]
+
+
+class _Row:
+    """What a request costs on every node, as of so many changes."""
+
+    __slots__ = ("costs", "mine", "seen")
+
+    def __init__(self, costs: Floats, seen: int, mine: bool = True) -> None:
+        self.costs, self.seen, self.mine = costs, seen, mine
 
 
 class Packer:
-    """Puts pods on nodes, one after the other.
+    """Says what a pod costs on each node, and puts pods on nodes, one after the other.
 
-    What each request would cost on each node is kept in a table: a decision looks up one row, and changes one column. Prices are learned
-    anew when `demand` has news, see `Demand.lesson`. Of nodes that cost the same the first is taken.
+    What each request would cost on each node is kept. When it is asked again, only the nodes that changed since are priced anew. Prices
+    are learned anew when `demand` has news, see `Demand.lesson`; with `prices` handed in they stay. Of nodes that cost the same the fullest
+    is taken, and then the first.
     """
 
-    __slots__ = ("_asked", "_asks", "_costs", "_current", "_kind", "_kinds", "_lesson", "_rows", "demand", "prices", "room")
+    __slots__ = ("_changed", "_lesson", "_rows", "_suits", "demand", "prices", "room")
 
-    def __init__(self, room: Room, demand: Demand | None = None) -> None:
+    def __init__(self, room: Room, demand: Demand | None = None, prices: Prices | None = None) -> None:
         self.room = room
-        self.demand = demand if demand is not None else Demand()
-        self._costs: Floats = np.empty((16, len(room)))
-        self._forget()
-        self._learn()
+        self.demand = demand if demand is not None or prices is not None else Demand()
+        self._rows: dict[Shape, _Row] = {}
+        self._changed: list[int] = []
+        self._suits: dict[int, Bools] = {}
+        self._lesson = self.demand.lesson if self.demand is not None else 0
+        self.prices = prices or Prices.learn(self.demand or Demand(), room.sizes)
+
+    def copy(self, room: Room) -> Packer:
+        """A twin for a what-if on a copy of the room. What is priced is shared until one of them prices it anew."""
+        twin = object.__new__(type(self))
+        twin.room, twin.demand, twin.prices, twin._lesson, twin._suits = room, self.demand, self.prices, self._lesson, self._suits
+        twin._rows, twin._changed = {}, self._changed.copy()
+        for shape, row in self._rows.items():
+            row.mine = False
+            twin._rows[shape] = _Row(row.costs, row.seen, False)
+        return twin
 
     def place(self, pod: Pod) -> Placement | None:
         """Finds a place and takes it; None when it fits nowhere. A pod that fits somewhere always gets a place."""
@@ -43,88 +70,89 @@ class Packer:
     def take(self, pod: Pod, at: Placement) -> None:
         """Takes exactly this place."""
         self.room.take(pod, at)
-        self._price_node(at.node)
+        self.touch(at.node)
 
     def remove(self, pod: Pod, at: Placement) -> None:
         """Gives back what a pod held."""
         self.room.give(pod, at)
-        self._price_node(at.node)
+        self.touch(at.node)
+
+    def touch(self, *nodes: int) -> None:
+        """Takes note that something changed on these nodes. Whoever changes the room in another way must say so."""
+        if self._rows:
+            self._changed += nodes
+        if len(self._changed) > CHANGES:
+            self._forget()
 
     def costs(self, pod: Pod) -> Floats:
         """Of every node: the thousandths of GPUs that are expected to be lost more if the pod goes there; infinite where it does not fit.
 
-        A view: it changes with the next decision.
+        Not to be written to: it may be what is kept.
         """
-        if self.demand.lesson != self._lesson:
-            self._learn()
-        row = self._rows.get(pod)
+        if self.demand is not None and self.demand.lesson != self._lesson:
+            self.prices, self._lesson = Prices.learn(self.demand, self.room.sizes), self.demand.lesson
+            self._forget()
+        row = self._rows.get(pod[:4])
         if row is None:
             row = self._ask(pod.checked())
-        if not self._current[row]:
-            self._costs[row] = self._price_pod(pod)
-            self._current[row] = True
-        result: Floats = self._costs[row]
-        return result
+        elif row.seen < len(self._changed):
+            self._renew(pod, row)
+        if pod.models == ANY_MODEL or not pod.gpus:
+            return row.costs
+        suits = self._suits.get(pod.models)
+        if suits is None:
+            suits = self._suits[pod.models] = (pod.models >> self.room.model) & 1 == 1
+        return np.where(suits, row.costs, np.inf)
 
     def choose(self, costs: Floats) -> int:
         """The node to take. Override it to settle ties in another way."""
-        return int(costs.argmin())
-
-    def _learn(self) -> None:
-        self.prices = Prices.learn(self.demand, self.room)
-        self._lesson = self.demand.lesson
-        self._current[:] = [False] * len(self._rows)
-
-    def _forget(self) -> None:
-        self._rows: dict[Pod, int] = {}
-        self._current: list[bool] = []
-        self._asked: list[Pod] = []
-        self._index()
-
-    def _index(self) -> None:
-        """Rows that ask the same of the GPUs are priced together on a node's devices."""
-        self._asks = Asks.of(self._asked)
-        kinds, which = np.unique(np.stack([self._asks.gpus, self._asks.milli]), axis=1, return_inverse=True)
-        self._kinds: Ints = kinds
-        self._kind: Ints = which.ravel()
-
-    def _ask(self, pod: Pod) -> int:
-        if len(self._rows) >= SHAPES:
-            self._forget()
-        row = self._rows[pod] = len(self._rows)
-        self._asked.append(pod)
-        self._current.append(False)
-        self._index()
-        if row >= len(self._costs):
-            self._costs = np.concatenate([self._costs, np.empty_like(self._costs)])
-        return row
-
-    def _price_pod(self, pod: Pod) -> Floats:
-        """One request on all nodes."""
-        room, prices = self.room, self.prices
-        free = np.maximum(room.gpus, 0).sum(axis=1)
-        suits = (pod.models >> room.model) & 1 == 1 if pod.gpus else np.ones(len(room), dtype=bool)
-        loss = prices.on_devices(room.gpus, pod.gpus, pod.milli) + prices.by_model[room.model] * pod.total
-        fits = (loss < np.inf) & suits
-        after = prices.on_node(room.cpu - pod.cpu, room.memory - pod.memory, np.maximum(free - pod.total, 0))
-        return np.where(fits, after - prices.on_node(room.cpu, room.memory, free) + loss, np.inf)
-
-    def _price_node(self, node: int) -> None:
-        """All requests on one node."""
-        room, prices, asks = self.room, self.prices, self._asks
-        devices, model = room.gpus[node], room.model[node]
-        free = np.maximum(devices, 0).sum()
-        gpus, milli = self._kinds
-        total = gpus * milli
-        loss = (prices.on_devices(devices, gpus, milli) + prices.by_model[model] * total)[self._kind]
-        suits = ((asks.models >> model) & 1 == 1) | (asks.gpus == 0)
-        now = prices.on_node(room.cpu[node], room.memory[node], free)
-        after = prices.on_node(room.cpu[node] - asks.cpu, room.memory[node] - asks.memory, np.maximum(free - total, 0)[self._kind])
-        self._costs[: len(self._rows), node] = np.where(suits, after - now + loss, np.inf)
+        first = int(costs.argmin())
+        alike = np.flatnonzero(costs <= costs[first] + NEAR)
+        return first if len(alike) == 1 else int(alike[self.room.total[alike].argmin()])
 
     def devices(self, pod: Pod, node: int) -> tuple[int, ...]:
         """The GPUs that the pod would get on this node, where it fits."""
         free = self.room.gpus[node]
-        if pod.gpus == 1:
+        if pod.milli < WHOLE:
             return (int(self.prices.of_each(free, pod.milli).argmin()),)
         return tuple(np.flatnonzero(free == WHOLE)[: pod.gpus].tolist())
+
+    def _forget(self) -> None:
+        self._rows, self._changed = {}, []
+
+    def _ask(self, pod: Pod) -> _Row:
+        if len(self._rows) >= SHAPES:
+            self._forget()
+        costs = np.full(len(self.room), np.inf)
+        row = self._rows[pod[:4]] = _Row(costs, len(self._changed))
+        fits = np.flatnonzero(self.fits(pod))
+        costs[fits] = self._price(pod, fits)
+        return row
+
+    def _renew(self, pod: Pod, row: _Row) -> None:
+        nodes = np.array(list(set(self._changed[row.seen :])))
+        if not row.mine:
+            row.costs, row.mine = row.costs.copy(), True
+        row.costs[nodes] = np.where(self.fits(pod, nodes), self._price(pod, nodes), np.inf)
+        row.seen = len(self._changed)
+
+    def fits(self, pod: Pod, nodes: Ints | slice = slice(None)) -> Bools:
+        """Whether the pod fits, by node: all of them, or these. Models are not looked at."""
+        room = self.room
+        enough = np.maximum(room.cpu[nodes], 0) >= pod.cpu  # what asks for none fits also where others took more than there is
+        enough &= np.maximum(room.memory[nodes], 0) >= pod.memory
+        if pod.gpus:
+            enough &= room.largest[nodes] >= pod.milli if pod.milli < WHOLE else room.whole[nodes] >= pod.gpus
+        return np.asarray(enough)
+
+    def _price(self, pod: Pod, nodes: Ints) -> Floats:
+        """One request on some nodes. Where it does not fit, any figure."""
+        room, prices = self.room, self.prices
+        free, cpu, memory = room.total[nodes], np.maximum(room.cpu[nodes], 0), np.maximum(room.memory[nodes], 0)
+        after = prices.on_node(cpu - pod.cpu, memory - pod.memory, np.maximum(free - pod.total, 0))
+        loss = after - prices.on_node(cpu, memory, free) + prices.by_model[room.model[nodes]] * pod.total
+        if not pod.gpus:
+            return np.asarray(loss)
+        if pod.milli < WHOLE:
+            return np.asarray(loss + prices.of_each(room.gpus[nodes], pod.milli).min(axis=1))
+        return np.asarray(loss + prices.of_whole(room.whole[nodes], pod.gpus))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
 from homeostat.gpu.kinds import WHOLE
 from homeostat.gpu.placement.cutting import worth
 from homeostat.gpu.placement.demand import Demand
-from homeostat.gpu.placement.room import Pod, Room
+from homeostat.gpu.placement.room import Pod, Sizes
 from homeostat.gpu.placement.stranding import stranded
 from homeostat.gpu.snapshot import ANY_MODEL, Floats, Ints
 
@@ -62,33 +63,14 @@ class Prices:
     """For each thousandth of a device."""
 
     @classmethod
-    def learn(cls, demand: Demand, room: Room) -> Prices:
-        """From what has arrived, for these nodes; of the nodes only the sizes count, not what is free."""
-        pods = list(demand.counts)
-        asks, count = Asks.of(pods), np.array(list(demand.counts.values()), dtype=float)
-        cpu_step, memory_step = (max(-(-most // STEPS), 1) for most in (room.most_cpu, room.most_memory))
-        columns = room.gpus.shape[1] * WHOLE // STEP + 1
-        with_gpus = asks.gpus > 0
-        total = asks.gpus * asks.milli
-        steps = np.maximum(np.rint(total[with_gpus] / STEP), 1).astype(np.int64)
-        return cls(
-            cpu_step,
-            memory_step,
-            columns,
-            _by_steps(-(-asks.cpu[with_gpus] // cpu_step), steps, count[with_gpus], columns),
-            _by_steps(-(-asks.memory[with_gpus] // memory_step), steps, count[with_gpus], columns),
-            _by_rest(asks, count),
-            _by_whole(asks, count * total, room.gpus.shape[1]),
-            _by_model(asks, count * total, room),
-        )
+    def learn(cls, demand: Demand, sizes: Sizes) -> Prices:
+        """From what has arrived, for nodes of these sizes. The same again costs nothing."""
+        return _learn(frozenset(demand.counts.items()), sizes)
 
-    def on_devices(self, free: Ints, gpus: Ints | int, milli: Ints | int) -> Floats:
-        """The loss on devices: `free` has them along its last axis, the others go with the axes before. Infinite where they do not fit."""
-        whole = (free == WHOLE).sum(axis=-1)
-        many = self.by_whole[whole] - self.by_whole[np.maximum(whole - gpus, 0)]
-        one = self.of_each(free, np.asarray(milli)[..., None]).min(axis=-1)
-        result: Floats = np.where(np.equal(gpus, 1), one, np.where(whole >= gpus, many, np.inf))
-        return result
+    def of_whole(self, whole: Ints, gpus: int) -> Floats:
+        """The loss on the devices of nodes with so many whole ones of taking some of those."""
+        many: Floats = self.by_whole[whole] - self.by_whole[np.maximum(whole - gpus, 0)]
+        return many - self.by_rest[WHOLE] if gpus == 1 else many
 
     def of_each(self, free: Ints, milli: Ints | int) -> Floats:
         """The loss on each device of its taking a pod with one GPU or part of one."""
@@ -106,6 +88,36 @@ class Prices:
         by_memory = self.by_memory.take(_rows(memory, self.memory_step) * self.columns + column)
         result: Floats = np.maximum(by_cpu, by_memory) + total % STEP
         return result
+
+
+@lru_cache(maxsize=32)
+def _learn(seen: frozenset[tuple[Pod, int]], sizes: Sizes) -> Prices:
+    counted = sorted(seen)
+    asks, count = Asks.of([pod for pod, _ in counted]), np.array([count for _, count in counted], dtype=float)
+    with_gpus = asks.gpus > 0
+    cpu_step, cpu = _in_steps(asks.cpu[with_gpus], sizes.cpu)
+    memory_step, memory = _in_steps(asks.memory[with_gpus], sizes.memory)
+    columns = sizes.devices * WHOLE // STEP + 1
+    total = asks.gpus * asks.milli
+    steps = np.maximum(np.rint(total[with_gpus] / STEP), 1).astype(np.int64)
+    return Prices(
+        cpu_step,
+        memory_step,
+        columns,
+        _by_steps(cpu, steps, count[with_gpus], columns),
+        _by_steps(memory, steps, count[with_gpus], columns),
+        _by_rest(asks, count),
+        _by_whole(asks, count * total, sizes.devices),
+        _by_model(asks, count * total, sizes),
+    )
+
+
+def _in_steps(asked: Ints, most: int) -> tuple[int, Ints]:
+    """How large a step is, and what is asked for in such steps. Where no node says how much it has, it never runs out."""
+    if not most:
+        return 1, np.zeros_like(asked)
+    step = max(-(-most // STEPS), 1)
+    return step, -(-asked // step)
 
 
 def _rows(free: Ints, step: int) -> Ints:
@@ -145,15 +157,14 @@ def _by_whole(asks: Asks, total: Floats, devices: int) -> Floats:
     return gain
 
 
-def _by_model(asks: Asks, total: Floats, room: Room) -> Floats:
+def _by_model(asks: Asks, total: Floats, sizes: Sizes) -> Floats:
     """Of each model: how much of the demand insists on it, beside how much of the fleet it is."""
-    models = int(room.model.max(initial=0)) + 1
-    devices = np.bincount(room.model, weights=(room.gpus >= 0).sum(axis=1), minlength=models)
-    pressure = np.zeros(models)
+    devices = np.array(sizes.by_model, dtype=float)
+    pressure = np.zeros(len(devices))
     for insisted in np.unique(asks.models).tolist():
         if insisted == ANY_MODEL:
             continue
-        members = (insisted >> np.arange(models)) & 1 == 1
+        members = (insisted >> np.arange(len(devices))) & 1 == 1
         capacity = devices[members].sum()
         if capacity:
             share = total[asks.models == insisted].sum() / max(total.sum(), 1)

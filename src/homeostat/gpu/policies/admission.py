@@ -12,6 +12,7 @@ import numpy as np
 
 from homeostat.gpu.cycle import Cycle, gpus, span
 from homeostat.gpu.decisions import Constraint
+from homeostat.gpu.experience import mixed
 from homeostat.gpu.fleet import Need
 from homeostat.gpu.kinds import WHOLE
 from homeostat.gpu.policies.fair_share import OVERDUE, OWN
@@ -60,8 +61,10 @@ class Admission:
             missed = 0 if outcome is Outcome.ADMITTED else missed + 1
             if outcome is Outcome.NO_ROOM and self.holds > 0:
                 self._hold_back(at)
-            if missed >= _ENOUGH_MISSES and self.holds <= 0:
-                queue, position, missed = queue[position:][self._hopeful(queue[position:])], 0, 0
+            if missed >= _ENOUGH_MISSES:
+                rest = queue[position:]
+                may = self._hopeful(rest) if self.holds <= 0 else self._rooms(rest).any(axis=1)
+                queue, position, missed = rest[may], 0, 0
 
     def _hopeful(self, queue: Ints) -> Bools:
         """Who may still fit, after all that was given away and refused."""
@@ -123,22 +126,21 @@ class Admission:
         tenant, total = int(w.tenant[at]), int(cycle.total[at])
         need: Need | None = None
         within_quota = False
-        for model in cycle.models_of(at):
-            quota = (tenant, int(column[tenant, model]))
-            if cycle.ledger.room(*quota) < total:
-                continue
-            within_quota = True
-            if end >= self.refused.get((shape, model), NEVER):
+        for choice in cycle.choices_of(at):
+            models = [model for model in choice if cycle.ledger.room(tenant, int(column[tenant, model])) >= total]
+            within_quota |= bool(models)
+            models = [model for model in models if end < self.refused.get((shape, model), NEVER)]
+            if not models:
                 continue
             need = need or cycle.need_of(at)
-            taken = cycle.fleet.place(need, model, end)
+            taken = cycle.fleet.place(need, models, end)
             if taken is not None:
                 cycle.admit(at, taken, *_words(cycle, at))
                 if self.release is not None:
                     for _, node, gpu, _ in taken:
                         self.release[node, gpu] = max(self.release[node, gpu], end)
                 return Outcome.ADMITTED
-            self.refused[shape, model] = end
+            self.refused |= {(shape, model): end for model in models}
         return Outcome.NO_ROOM if within_quota else Outcome.NO_QUOTA
 
     def _hold_back(self, at: int) -> None:
@@ -231,13 +233,10 @@ def _earliest(times: Floats, nodes: Ints, group: Ints | None, replicas: int) -> 
 def shapes(cycle: Cycle, queue: Ints) -> Ints:
     """A number for each, equal for those that ask the same of the fleet. What must go back to where its state lies is like no other."""
     w = cycle.snapshot.workloads
-    mixed = np.zeros(len(w), dtype=np.uint64)
-    for field in (w.replicas, w.milli, w.models, w.gpu_memory, w.cpu, w.memory, w.topology, w.spot):
-        mixed = (mixed ^ field.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
-        mixed ^= mixed >> np.uint64(29)
+    found = mixed(w.replicas, w.milli, w.models, w.gpu_memory, w.cpu, w.memory, w.topology, cycle.spot)
     home = (w.phase == Phase.SUSPENDED) & (w.preemption == Mode.SUSPEND)
-    mixed[home] = np.flatnonzero(home).astype(np.uint64)
-    return mixed.view(np.int64)
+    found[home] = np.flatnonzero(home)
+    return found
 
 
 def _words(cycle: Cycle, at: int) -> tuple[str, Constraint]:

@@ -7,34 +7,63 @@ import numpy as np
 from homeostat.gpu.cycle import Cycle, span
 from homeostat.gpu.decisions import Constraint, Verb
 from homeostat.gpu.kinds import WHOLE
-from homeostat.gpu.snapshot import NONE, Bools, Health, Ints, Pools, Spot, Topology
+from homeostat.gpu.snapshot import NONE, Bools, Floats, Health, Ints, Pools, Spot, Topology
 
 _AT_ONCE = 1000
 """How many of the first that wait are looked at for scaling in a cycle."""
+_PART_AT_A_TIME = 10
+"""One node in so many is given back at a time, and at least one: guards halt what takes away much of a fleet at once."""
 
 
 def scale(cycle: Cycle) -> None:
-    """Asks for nodes and gives them back."""
+    """Asks for nodes and gives them back. Nodes that are being replaced are no longer reckoned with."""
     pools = cycle.snapshot.pools
     if not cycle.policy.scaling.enabled or not len(pools):
         return
-    nodes = cycle.snapshot.nodes
-    there = np.bincount(nodes.pool[nodes.pool != NONE], minlength=len(pools))
+    nodes, trusted = cycle.snapshot.nodes, _trusted(cycle)
+    there = np.bincount(nodes.pool[trusted], minlength=len(pools))
     coming = _coming(cycle, there)
     waiting = _waiting(cycle)
     wanted = _wanted(cycle, waiting, there + coming, coming)
     for pool in range(len(pools)):
-        short = int(pools.minimum[pool] - there[pool] - coming[pool])
+        name, short = pools.name[pool], int(pools.minimum[pool] - there[pool] - coming[pool])
         count = max(int(wanted[pool]), short)
         if count <= 0:
             continue
-        reason = f"{pools.name[pool]} has fewer nodes than its minimum of {pools.minimum[pool]}"
+        reason = f"{name} has fewer nodes than its minimum of {pools.minimum[pool]}"
         if wanted[pool] > 0:
-            oldest = max(cycle.waited[at] for at in waiting)
-            reason = f"{len(waiting)} workloads wait for GPUs, the longest for {span(oldest)}: {count} more of {pools.name[pool]}, the cheapest that they can use"
-        cycle.say_of(Verb.SCALE_UP, "NodePool", pools.name[pool], reason, Constraint.BACKLOG, count)
-        cycle.next.asked[pools.name[pool]] = (int(there[pool] + coming[pool]) + count, cycle.now)
-    _give_back(cycle, there, bool(len(waiting)))
+            reason = f"{_depth(cycle, waiting)}: {count} more of {name}, the cheapest that they can use"
+        cycle.say_of(Verb.SCALE_UP, "NodePool", name, reason, Constraint.BACKLOG, count)
+        cycle.next.asked[name] = (int(there[pool] + coming[pool]) + count, cycle.now)
+    _say_full(cycle, waiting)
+    _remember_empty(cycle)
+    _give_back(cycle, there, trusted, bool(len(waiting)))
+
+
+def _trusted(cycle: Cycle) -> Bools:
+    """Which nodes of pools are there to stay."""
+    replaced = {decision.subject for decision in cycle.decisions if decision.verb is Verb.REPLACE}
+    trusted: Bools = cycle.snapshot.nodes.pool != NONE
+    if replaced:
+        trusted &= np.array([name not in replaced for name in cycle.snapshot.nodes.name], dtype=bool)
+    return trusted
+
+
+def _depth(cycle: Cycle, waiting: list[int]) -> str:
+    one = len(waiting) == 1
+    oldest = span(max(cycle.waited[at] for at in waiting))
+    return f"{len(waiting)} workload{' waits' if one else 's wait'} for GPUs, {'' if one else 'the longest '}for {oldest}"
+
+
+def _say_full(cycle: Cycle, waiting: list[int]) -> None:
+    """Says of a pool that is at its maximum who would have more of it."""
+    pools = cycle.snapshot.pools
+    refused = [at for at in waiting if at in cycle.not_scaled]
+    for pool in range(len(pools)):
+        wishing = [at for at in refused if able_pools(cycle, at, pools)[pool]]
+        if wishing:
+            reason = f"{_depth(cycle, wishing)}, and {pools.name[pool]} is at its maximum of {pools.maximum[pool]}"
+            cycle.say_of(Verb.REPORT, "NodePool", pools.name[pool], reason, Constraint.BACKLOG)
 
 
 def _coming(cycle: Cycle, there: Ints) -> Ints:
@@ -97,28 +126,50 @@ def able_pools(cycle: Cycle, at: int, pools: Pools) -> Bools:
     able &= pools.gpus * WHOLE >= replicas * w.milli[at]
     able &= pools.gpu_memory * min(int(w.milli[at]), WHOLE) >= w.gpu_memory[at] * WHOLE
     able &= (pools.cpu >= replicas * w.cpu[at]) & (pools.memory >= replicas * w.memory[at])
-    if w.spot[at] != Spot.ALLOW:
-        able &= pools.spot == (w.spot[at] == Spot.REQUIRE)
+    if cycle.spot[at] != Spot.ALLOW:
+        able &= pools.spot == (cycle.spot[at] == Spot.REQUIRE)
     return np.asarray(able)
 
 
-def _give_back(cycle: Cycle, there: Ints, backlog: bool) -> None:
-    """Gives back nodes that nothing has been on for a while, never below the minimum, and none while others wait."""
+def _give_back(cycle: Cycle, there: Ints, trusted: Bools, backlog: bool) -> None:
+    """Gives back nodes beyond the maximum, and those that nothing has been on for a while: a few at a time, never below the minimum, and
+    none that is empty while others wait."""
     nodes, pools, places = cycle.snapshot.nodes, cycle.snapshot.pools, cycle.snapshot.places
+    held = np.bincount(places.node, weights=places.milli, minlength=len(nodes)).astype(np.float64)
+    for taken in (*cycle.spots.values(), *cycle.reserved.values()):
+        for _, node, _, milli in taken:
+            held[node] += milli
+    room = max(1, len(nodes) // _PART_AT_A_TIME)
+    beyond, left = there - pools.maximum, there - pools.minimum
+    for node in np.lexsort((np.arange(len(nodes)), held, ~nodes.drain)).tolist():
+        if not trusted[node] or room <= 0:
+            continue
+        name, pool = nodes.name[node], int(nodes.pool[node])
+        if beyond[pool] > 0:
+            reason = f"{pools.name[pool]} has {there[pool]} nodes, more than its maximum of {pools.maximum[pool]}"
+            cycle.say_of(Verb.DRAIN, "GpuNode", name, reason, Constraint.BACKLOG)
+        elif not backlog and left[pool] > 0 and _is_idle(cycle, node, held):
+            idle = span(cycle.now - cycle.next.empty[name])
+            reason = f"nothing has run on {name} for {idle}: giving it back saves {nodes.cost[node]:g} an hour"
+            cycle.say_of(Verb.SCALE_DOWN, "GpuNode", name, reason, Constraint.COST)
+        else:
+            continue
+        room, beyond[pool], left[pool] = room - 1, beyond[pool] - 1, left[pool] - 1
+
+
+def _is_idle(cycle: Cycle, node: int, held: Floats) -> bool:
+    name = cycle.snapshot.nodes.name[node]
+    after = cycle.policy.scaling.idle_nodes_after.total_seconds()
+    return name in cycle.next.empty and not held[node] and cycle.now - cycle.next.empty[name] >= after
+
+
+def _remember_empty(cycle: Cycle) -> None:
+    """Since when nothing is on a node."""
+    nodes, places = cycle.snapshot.nodes, cycle.snapshot.places
     used = np.zeros(len(nodes), dtype=bool)
     used[places.node] = True
     used[[node for taken in (*cycle.spots.values(), *cycle.reserved.values()) for _, node, _, _ in taken]] = True
     whole = (nodes.health < Health.FAILED).any(axis=1)
-    left = there - pools.minimum
     for node in np.flatnonzero(~used & cycle.alive & whole & (nodes.pool != NONE)).tolist():
-        name, pool = nodes.name[node], int(nodes.pool[node])
-        since = cycle.memory.empty.get(name, cycle.now)
-        cycle.next.empty[name] = since
-        if (
-            not backlog
-            and left[pool] > 0
-            and cycle.now - since >= cycle.policy.scaling.idle_nodes_after.total_seconds()
-        ):
-            left[pool] -= 1
-            reason = f"nothing has run on {name} for {span(cycle.now - since)}: giving it back saves {nodes.cost[node]:g} an hour"
-            cycle.say_of(Verb.SCALE_DOWN, "GpuNode", name, reason, Constraint.COST)
+        name = nodes.name[node]
+        cycle.next.empty[name] = cycle.memory.empty.get(name, cycle.now)

@@ -5,23 +5,37 @@ When too much of the fleet falls silent at once, it is rather the observer that 
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 
-from homeostat.gpu.cycle import DAY, Cycle, span
+from homeostat.gpu.cycle import Cycle, span
 from homeostat.gpu.decisions import Constraint, Verb
 from homeostat.gpu.snapshot import NONE, Health
 
 
 def observer_is_suspect(cycle: Cycle) -> bool:
-    """Whether so much is silent that no decision can rest on it. Reported; nodes known as lost before do not count."""
-    policy, nodes = cycle.policy.failure, cycle.snapshot.nodes
-    if not policy.enabled:
+    """Whether so much is silent that no decision can rest on it. Reported; nodes known as lost before do not count.
+
+    Leases do not run out in the same moment: once the first has, those count as silent that have been for half of theirs. Nor do nodes
+    come back in the same moment: for one lease more nothing is done about those that are not there yet.
+    """
+    policy, nodes, suspected = cycle.policy.failure, cycle.snapshot.nodes, cycle.memory.suspected
+    cycle.next.suspected = suspected
+    if not policy.enabled or not cycle.silent.any():
         return False
-    fresh = np.array([name not in cycle.memory.lost for name in nodes.name], dtype=bool)
-    known, silent = int((~np.isnan(nodes.heard) & fresh).sum()), int((cycle.silent & fresh).sum())
-    if not silent or silent <= policy.suspect_observer_above * known:
+    fresh, lease = np.array([name not in cycle.memory.lost for name in nodes.name], dtype=bool), policy.lease.total_seconds()
+    with np.errstate(invalid="ignore"):
+        quiet = int((fresh & (cycle.now - nodes.heard > lease / 2)).sum())
+    known = int((~np.isnan(nodes.heard) & fresh).sum())
+    if not (cycle.silent & fresh).any():
         return False
-    reason = f"{silent} of {known} nodes fell silent at once: the observer is suspected, and nothing is done until they are heard again"
+    if quiet > policy.suspect_observer_above * known:
+        cycle.memory = msgspec.structs.replace(cycle.memory, suspected=cycle.now)
+        reason = f"{quiet} of {known} nodes fell silent at once: the observer is suspected, and nothing is done until they are heard again"
+    elif suspected is not None and cycle.now - suspected <= lease:
+        reason = f"most of {known} nodes were silent just now, and {quiet} are: nothing is done until they had time to be heard again"
+    else:
+        return False
     cycle.say_of(Verb.REPORT, "GpuPolicy", "default", reason, Constraint.OBSERVER)
     return True
 
@@ -30,6 +44,7 @@ def mend(cycle: Cycle) -> None:
     """Displaces what ran on lost nodes and failed GPUs, and has nodes replaced."""
     if not cycle.policy.failure.enabled:
         return
+    _remember_flaps(cycle)
     nodes, places = cycle.snapshot.nodes, cycle.snapshot.places
     failed = nodes.health == Health.FAILED
     dead = cycle.silent[places.node] | failed[places.node, places.gpu]
@@ -53,16 +68,26 @@ def _matter(cycle: Cycle, node: int, broken: bool) -> str:
 
 
 def _replace(cycle: Cycle, node: int, matter: str) -> None:
-    """Cordons a node that will not be trusted again, and asks for another, once. One without a pool is only left alone while it is silent."""
-    nodes, policy, name = cycle.snapshot.nodes, cycle.policy.failure, cycle.snapshot.nodes.name[node]
-    since = cycle.memory.lost.get(name)
-    can_replace = policy.replace and nodes.pool[node] != NONE
-    if not nodes.cordoned[node] and (can_replace or not cycle.silent[node]):
-        cycle.say_of(Verb.CORDON, "GpuNode", name, f"{name} takes no more work: {matter}", Constraint.FAILURE)
-    if can_replace and since is None:
+    """Has a node that will not be trusted replaced, and says so until it is gone. One without a pool takes no more work; silent, it is left alone."""
+    nodes, name = cycle.snapshot.nodes, cycle.snapshot.nodes.name[node]
+    if cycle.policy.failure.replace and nodes.pool[node] != NONE:
         cycle.say_of(Verb.REPLACE, "GpuNode", name, f"{name} is replaced: {matter}", Constraint.FAILURE)
-    if since is None or cycle.now - since < DAY:
-        cycle.next.lost[name] = cycle.now if since is None else since
+    elif not cycle.silent[node]:
+        cycle.say_of(Verb.CORDON, "GpuNode", name, f"{name} takes no more work: {matter}", Constraint.FAILURE)
+    cycle.next.lost[name] = cycle.memory.lost.get(name, cycle.now)
+
+
+def _remember_flaps(cycle: Cycle) -> None:
+    """A node that was lost and is heard of again has flapped."""
+    nodes, memory, window = cycle.snapshot.nodes, cycle.memory, cycle.policy.failure.flap_window.total_seconds()
+    cycle.next.silent = [nodes.name[node] for node in np.flatnonzero(cycle.silent).tolist()]
+    lately = {name: [at for at in times if cycle.now - at < window] for name, times in memory.flaps.items()}
+    if memory.silent:
+        index = {name: node for node, name in enumerate(nodes.name)}
+        for name in memory.silent:
+            if name in index and cycle.alive[index[name]]:
+                lately.setdefault(name, []).append(cycle.now)
+    cycle.next.flaps = {name: times for name, times in lately.items() if times}
 
 
 def requeue(cycle: Cycle) -> None:

@@ -72,7 +72,7 @@ def put_in_order(cycle: Cycle) -> None:
         band[np.isin(queue, cycle.find(cycle.memory.warned))] = IDLE
     if cycle.policy.fair_share.enabled:
         part = total / np.maximum(cycle.capacity[lead], 1) / cycle.snapshot.tenants.weight[tenant]
-        stand = cycle.share[tenant] + grouped_sum(part, tenant) - part
+        stand = cycle.share[tenant] + grouped_sum(part, tenant) - part + handicap_of(cycle, queue)
         final = np.lexsort((np.arange(len(queue)), stand, band))
     else:
         final = np.lexsort((queue, -points, band))
@@ -129,6 +129,15 @@ def points_of(cycle: Cycle, queue: Ints) -> Floats:
         cost = cycle.total[queue] / WHOLE * cycle.remaining[queue] / max(sharing.expected.total_seconds(), 1.0)
         points -= sharing.per_doubling * np.log2(np.maximum(cost, 1e-9))
     return points
+
+
+def handicap_of(cycle: Cycle, which: Ints) -> Floats:
+    """What is added to a tenant's share when its work is compared with that of others: under time sharing the more, the longer it will take."""
+    sharing = cycle.policy.time_sharing
+    if not sharing.enabled:
+        return np.zeros(len(which))
+    cost = cycle.total[which] / WHOLE * cycle.remaining[which] / max(sharing.expected.total_seconds(), 1.0)
+    return np.asarray(sharing.share_per_doubling * np.log2(np.maximum(cost, 1e-9)))
 
 
 def grouped_sum(amount: Floats | Ints, group: Ints) -> Floats:

@@ -1,13 +1,12 @@
-"""Moving: what runs on a node that is drained goes elsewhere, and part-empty nodes are emptied where that saves their cost."""
+"""Moving: what runs on a node that is drained goes elsewhere."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from homeostat.gpu.cycle import Cycle, gpus
+from homeostat.gpu.cycle import Cycle
 from homeostat.gpu.decisions import Constraint, Verb
-from homeostat.gpu.kinds import WHOLE
-from homeostat.gpu.snapshot import NONE, Health, Ints, Mode, Phase
+from homeostat.gpu.snapshot import Mode, Phase
 
 
 def drain(cycle: Cycle) -> None:
@@ -47,36 +46,3 @@ def tell_once(cycle: Cycle, key: str, at: int, reason: str, constraint: Constrai
     cycle.next.missed[key] = cycle.memory.missed.get(key, cycle.now)
     if key not in cycle.memory.missed:
         cycle.say(Verb.REPORT, at, reason, constraint)
-
-
-def consolidate(cycle: Cycle) -> None:
-    """Has the emptiest node of a pool drained, one a cycle, if all on it keeps its work when moved and fits onto nodes that are in use anyway."""
-    nodes, pools, places = cycle.snapshot.nodes, cycle.snapshot.pools, cycle.snapshot.places
-    if not cycle.policy.scaling.consolidate or nodes.drain.any() or cycle.waits.any() or not len(pools):
-        return
-    held = np.bincount(
-        places.node[cycle.held[places.workload]],
-        weights=places.milli[cycle.held[places.workload]],
-        minlength=len(nodes),
-    )
-    spare = np.bincount(nodes.pool[nodes.pool != NONE], minlength=len(pools)) > pools.minimum
-    part = cycle.open & (held > 0) & (nodes.pool != NONE)
-    part[part] = spare[nodes.pool[part]] & (held[part] < WHOLE * (nodes.health[part] < Health.FAILED).sum(axis=1) / 2)
-    for node in np.flatnonzero(part)[np.lexsort((-nodes.cost[part], held[part]))].tolist():
-        if _fits_elsewhere(cycle, node, held.astype(np.int64)):
-            name = nodes.name[node]
-            reason = f"{name} is used for {gpus(int(held[node]))} only, which fit elsewhere: that saves {nodes.cost[node]:g} an hour"
-            cycle.say_of(Verb.DRAIN, "GpuNode", name, reason, Constraint.COST)
-            return
-
-
-def _fits_elsewhere(cycle: Cycle, node: int, held: Ints) -> bool:
-    w, places = cycle.snapshot.workloads, cycle.snapshot.places
-    fleet = cycle.fleet.copy()
-    fleet.held_until = np.where((np.arange(len(held)) == node) | (held == 0), -np.inf, np.inf)
-    for at in np.unique(places.workload[places.node == node]).tolist():
-        if w.phase[at] != Phase.RUNNING or w.preemption[at] != Mode.CHECKPOINT or not cycle.may_leave(at):
-            return False
-        if fleet.place(cycle.need_of(at), int(cycle.model[at])) is None:
-            return False
-    return True

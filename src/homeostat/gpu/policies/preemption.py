@@ -5,7 +5,8 @@
 - fair share: of two tenants that both borrow, the one with less takes from the one with more, never so far that they change sides;
 - waiting: what has waited too long takes the place of what has had its time and loses nothing by being suspended, of its own tenant or of
   tenants that borrow;
-- time sharing: work that is expected to be short takes the place of long work that loses nothing by being suspended.
+- time sharing: work that is expected to be short takes the place of long work that loses nothing by being suspended, of its own tenant or of
+  tenants that borrow. In comparing shares, work counts for less the shorter it is expected to be.
 
 No loop can come of it: a workload never preempts one that it was preempted by, so that each preemption leaves it fewer to choose from; and there
 is a budget for the fleet and for each workload. What is cleared is reserved for the one for whom it was done.
@@ -20,7 +21,7 @@ from homeostat.gpu.decisions import Constraint, Reservation, Verb
 from homeostat.gpu.entitlement import Ledger
 from homeostat.gpu.fleet import Fleet, Need, Taken
 from homeostat.gpu.policies.admission import shapes
-from homeostat.gpu.policies.fair_share import OVERDUE
+from homeostat.gpu.policies.fair_share import OVERDUE, handicap_of
 from homeostat.gpu.snapshot import NONE, Bools, Floats, Ints, Mode, Phase
 
 CLAIMANTS = 32
@@ -100,15 +101,33 @@ class Preemption:
         self.taken: dict[int, int] = {}
         """What each tenant was given in this cycle, or lost."""
         self.fleet, self.ledger = _settled_fleet(cycle), cycle.ledger.settled()
+        self.robbed: dict[str, list[str]] = {}
+        """By who took the place of others: whose. Nobody does so twice to the same."""
+        for uid, rivals in cycle.memory.rivals.items():
+            for rival in rivals:
+                self.robbed.setdefault(rival, []).append(uid)
+        self.in_vain: set[tuple[int, int, int]] = set()
+        """By tenant, shape and priority: for whom no room was found."""
+        self.shape: Ints = np.zeros(0, dtype=np.int64)
+        self.handicap = handicap_of(cycle, np.arange(len(w)))
 
     def run(self) -> None:
-        """Seeks room for the first that wait; of those that are alike, for one."""
-        cycle, w = self.cycle, self.cycle.snapshot.workloads
-        shape = shapes(cycle, cycle.order)
-        in_vain: set[tuple[int, int, int]] = set()
+        """Seeks room for the first that wait and, under time sharing, for the shortest; of those that are alike, for one."""
+        cycle = self.cycle
+        waiting = cycle.order[cycle.waits[cycle.order]]
+        self.shape = shapes(cycle, cycle.order)
+        if not cycle.policy.time_sharing.enabled:
+            self._seek(waiting, CLAIMANTS)
+            return
+        self._seek(waiting, CLAIMANTS // 2)
+        waiting = waiting[cycle.waits[waiting]]
+        self._seek(waiting[np.argsort(self.cost[waiting], kind="stable")], CLAIMANTS // 2)
+
+    def _seek(self, waiting: Ints, most: int) -> None:
+        cycle, w, shape, in_vain = self.cycle, self.cycle.snapshot.workloads, self.shape, self.in_vain
         tries = 0
-        for at in cycle.order[cycle.waits[cycle.order]].tolist():
-            if tries >= CLAIMANTS or self.left <= 0 or not len(self.able):
+        for at in waiting.tolist():
+            if tries >= most or self.left <= 0 or not len(self.able):
                 return
             key = (int(w.tenant[at]), int(shape[at]), int(w.priority[at]))
             if at in cycle.reserved or key in in_vain:
@@ -157,8 +176,8 @@ class Preemption:
         """Whom it may take the place of, the first to go first, and by which right."""
         cycle, w = self.cycle, self.cycle.snapshot.workloads
         able = self.able[cycle.model[self.able] == model]
-        if rivals := cycle.memory.rivals.get(w.uid[at]):
-            able = able[~np.isin(able, cycle.find(rivals))]
+        if spared := [*cycle.memory.rivals.get(w.uid[at], ()), *self.robbed.get(w.uid[at], ())]:
+            able = able[~np.isin(able, cycle.find(spared))]
         given = self._rights(at, able, column)
         by_quota, by_priority, by_waiting, _, by_time = given
         order = np.lexsort(
@@ -169,14 +188,10 @@ class Preemption:
         for i in order[np.logical_or.reduce(given)[order]].tolist():
             victim = int(able[i])
             tenant, size = int(w.tenant[victim]), int(cycle.total[victim])
-            other = tenant != w.tenant[at]
-            if (
-                other
-                and not (by_priority[i] or by_waiting[i])
-                and not self._stays_ahead(at, tenant, column, lost.get(tenant, 0), size, bool(by_quota[i]))
-            ):
+            gone, other = lost.get(tenant, 0), tenant != w.tenant[at]
+            if other and not (by_priority[i] or by_waiting[i] or self._stays_ahead(at, victim, column, gone, bool(by_quota[i]))):
                 continue
-            lost[tenant] = lost.get(tenant, 0) + size
+            lost[tenant] = gone + size
             victims.append(victim)
             rights[victim] = next(right for right, mine in zip(_RIGHTS, given, strict=True) if mine[i])
             if len(victims) >= _LONGEST_LIST:
@@ -205,16 +220,17 @@ class Preemption:
         by_time = yields & (self.cost[able] >= sharing.ratio * self.cost[at]) if sharing.enabled else nothing
         return by_quota, by_priority, by_waiting, by_share, by_time
 
-    def _stays_ahead(self, at: int, other: int, column: int, lost: int, size: int, by_quota: bool) -> bool:
-        """Whether the other tenant can lose this much more: for the quota as long as it borrows, else while it keeps at least as large a share."""
+    def _stays_ahead(self, at: int, victim: int, column: int, lost: int, by_quota: bool) -> bool:
+        """Whether the other tenant can lose the victim as well: for the quota as long as it borrows, else while it keeps at least as large a
+        share, where short work counts as less."""
         cycle, w = self.cycle, self.cycle.snapshot.workloads
-        tenant, weight = int(w.tenant[at]), cycle.snapshot.tenants.weight
+        tenant, other, weight = int(w.tenant[at]), int(w.tenant[victim]), cycle.snapshot.tenants.weight
         if by_quota:
             return bool(self.ledger.used[other, column] - lost > self.ledger.limits.nominal[other, column])
         whole = max(int(cycle.capacity[cycle.lead[at]]), 1)
         mine = cycle.share[tenant] + (self.taken.get(tenant, 0) + cycle.total[at]) / whole / weight[tenant]
-        theirs = cycle.share[other] + (self.taken.get(other, 0) - lost - size) / whole / weight[other]
-        return bool(theirs >= mine)
+        theirs = cycle.share[other] + (self.taken.get(other, 0) - lost - cycle.total[victim]) / whole / weight[other]
+        return bool(theirs + self.handicap[victim] >= mine + self.handicap[at])
 
     def _fewest(
         self, at: int, need: Need, model: int, column: int, victims: list[int]

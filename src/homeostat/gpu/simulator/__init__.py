@@ -11,7 +11,16 @@ from homeostat.gpu.simulator.cluster import Cluster, even_cluster, make_nodes, m
 from homeostat.gpu.simulator.compare import BASELINES, compare, table
 from homeostat.gpu.simulator.engine import Outage, Simulation, Timing, simulate
 from homeostat.gpu.simulator.metrics import Result
-from homeostat.gpu.simulator.trace import Job, Trace, generate, read_openb, read_philly, read_pollux
+from homeostat.gpu.simulator.trace import (
+    Job,
+    Trace,
+    TraceError,
+    generate,
+    read_openb,
+    read_philly,
+    read_pollux,
+    read_trace,
+)
 
 __all__ = [
     "BASELINES",
@@ -22,6 +31,7 @@ __all__ = [
     "Simulation",
     "Timing",
     "Trace",
+    "TraceError",
     "compare",
     "even_cluster",
     "generate",
@@ -31,6 +41,7 @@ __all__ = [
     "read_openb_nodes",
     "read_philly",
     "read_pollux",
+    "read_trace",
     "simulate",
     "table",
 ]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
+from homeostat.gpu.decisions import Plan
 from homeostat.gpu.governor import decide
 from homeostat.gpu.kinds import GpuPolicySpec
 from homeostat.gpu.simulator.baselines import fifo, least_attained_service, priority_backfill
 from homeostat.gpu.simulator.cluster import Cluster
-from homeostat.gpu.simulator.engine import Scheduler, Timing, simulate
+from homeostat.gpu.simulator.engine import Scheduler, Simulation, Timing, simulate
 from homeostat.gpu.simulator.metrics import Result
 from homeostat.gpu.simulator.trace import Trace
 
@@ -24,6 +25,7 @@ _COLUMNS = (
     "fairness",
     "worst_share",
     "utilisation",
+    "fragmentation",
     "preemptions",
     "migrations",
     "starved",
@@ -39,14 +41,22 @@ def compare(
     *,
     baselines: Mapping[str, Scheduler] = BASELINES,
     timing: Timing | None = None,
+    watch: Callable[[str, Simulation, Plan], None] | None = None,
 ) -> dict[str, Result]:
-    """Runs each policy through the governor, and each baseline, by name."""
-    results = {
-        name: simulate(trace, policy, fleet, scheduler=decide, timing=timing) for name, policy in policies.items()
-    }
-    return results | {
-        name: simulate(trace, None, fleet, scheduler=other, timing=timing) for name, other in baselines.items()
-    }
+    """Runs each policy through the governor, and each baseline, by name. `watch` is called after each cycle of each, with what was decided."""
+    runs: list[tuple[str, GpuPolicySpec | None, Scheduler]] = [
+        (name, policy, decide) for name, policy in policies.items()
+    ]
+    runs += [(name, None, other) for name, other in baselines.items()]
+    results = {}
+    for name, policy, scheduler in runs:
+        seen = None if watch is None else _seen(watch, name)
+        results[name] = simulate(trace, policy, fleet, scheduler=scheduler, timing=timing, watch=seen)
+    return results
+
+
+def _seen(watch: Callable[[str, Simulation, Plan], None], name: str) -> Callable[[Simulation, Plan], None]:
+    return lambda run, plan: watch(name, run, plan)
 
 
 def table(results: Mapping[str, Result]) -> str:

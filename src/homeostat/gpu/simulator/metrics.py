@@ -13,6 +13,24 @@ from homeostat.gpu.simulator.cluster import Cluster
 from homeostat.gpu.snapshot import Bools, Floats, Health, Ints, Phase
 
 HOUR = 3600.0
+SLICES = 200
+"""Into so many parts, up to twice that, a run is cut to show it over time."""
+CLASSES = 24
+"""Of the sizes that a trace asks for, so many of the most frequent are looked at to see what is fragmented."""
+
+
+class Timeline(msgspec.Struct, frozen=True, kw_only=True):
+    """A run over time, in equal parts of `seconds`."""
+
+    seconds: float
+    utilisation: list[float]
+    fragmentation: list[float]
+    waiting: list[float]
+    """GPUs that are asked for by what waits."""
+    fairness: list[float]
+    """Jain's index of the shares of that part."""
+    shares: dict[str, list[float | None]]
+    """What each tenant got of what it was entitled to; none where it wanted nothing."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,6 +44,9 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """Of all GPUs, between the first submission and the last."""
     stranded: float
     """The part of all GPUs that was free while somebody waited, in the same time: fragmentation, reservations and quotas."""
+    fragmentation: float
+    """The part of all GPUs that was free and of no use, in the same time, to a job drawn from the trace: its GPU has too little left, or its
+    node too few whole ones (CPU and memory are not looked at)."""
     wait_mean: float
     """From submission to the end, the time in which a job did not run: also while it was suspended."""
     wait_p50: float
@@ -51,6 +72,9 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """Of the GPUs while they were held."""
     shares: dict[str, float] = {}
     """What each tenant got of what it was entitled to."""
+    waits: list[float] = []
+    """The waits that 0, 1, 2 … 100 % of the jobs stay below."""
+    timeline: Timeline | None = None
 
 
 def jain(values: Floats) -> float:
@@ -77,9 +101,13 @@ class Meter:
         self.entitled, self.usage = np.zeros(tenants), np.zeros(tenants)
         self.busy = self.stranded = self.measured = self.cost = 0.0
         self.preemptions = self.suspensions = self.migrations = 0
-        self.free_while_waiting = 0.0
+        self.free_while_waiting = self.fragmented = self.lost = self.waiting = 0.0
+        self._classes = _classes(rows)
+        self._parts = np.zeros((2 * SLICES, 4 + 2 * tenants))  # seconds, use, fragmented, waiting; got, due
+        self._clock = 0.0
         self.last = float(self.rows["submitted"].max(initial=0.0))
         self.cost_per_gpu = float(self.cluster.nodes.cost.sum()) / max(self.cluster.gpus, 1)
+        self._width = max(self.last, 1.0) / SLICES
 
     def pass_time(self, seconds: float, rows: NDArray[np.void], here: Bools) -> None:
         """Between two moments at which something changes, what was sampled last holds."""
@@ -90,7 +118,25 @@ class Meter:
         if self.measured < self.last:
             self.busy += usage * seconds
             self.stranded += self.free_while_waiting * seconds
+            self.lost += self.fragmented * seconds
             self.measured += seconds
+        self._note(seconds)
+
+    def _note(self, seconds: float) -> None:
+        """Adds what holds now to the parts of the timeline that it lasts through. Where the parts run out, each becomes twice as long."""
+        held = np.minimum(self.usage, self.entitled)
+        rates = np.concatenate(([1.0, self.usage.sum(), self.fragmented, self.waiting], held, self.entitled))
+        while seconds > 1e-9:
+            at = int(self._clock / self._width)
+            if at >= len(self._parts):
+                self._parts[:SLICES] = self._parts[0::2] + self._parts[1::2]
+                self._parts[SLICES:] = 0.0
+                self._width *= 2
+                continue
+            some = max(min(seconds, (at + 1) * self._width - self._clock), 1e-9)
+            self._parts[at] += rates * some
+            self._clock += some
+            seconds -= some
 
     def sample(self, now: float, rows: NDArray[np.void], here: Bools, free: Ints, down: Bools) -> None:
         """After each cycle: who holds what, and who is entitled to what."""
@@ -104,6 +150,8 @@ class Meter:
         self.entitled = entitled(wanted, self.cluster.tenants.weight, capacity)
         waits = (phase == Phase.PENDING) | (phase == Phase.SUSPENDED)
         self.free_while_waiting = float(free[~down].sum()) / WHOLE if waits.any() else 0.0
+        self.waiting = float(self.total[live][waits].sum())
+        self.fragmented = fragmented(free[~down], self.cluster.nodes.model[~down], self._classes) / WHOLE
 
     def arrived(self, at: int, now: float) -> None:
         """A job waits from now on."""
@@ -154,6 +202,7 @@ class Meter:
             makespan=float(self.finished[done].max(initial=0.0)),
             utilisation=float(self.busy / span / gpus),
             stranded=float(self.stranded / span / gpus),
+            fragmentation=float(self.lost / span / gpus),
             wait_mean=float(wait.mean()) if len(wait) else 0.0,
             wait_p50=float(np.percentile(wait, 50)) if len(wait) else 0.0,
             wait_p99=float(np.percentile(wait, 99)) if len(wait) else 0.0,
@@ -172,4 +221,46 @@ class Meter:
             shares={
                 tenants.name[at]: float(s) for at, s in zip(np.flatnonzero(some).tolist(), share.tolist(), strict=True)
             },
+            waits=np.percentile(wait, range(101)).tolist() if len(wait) else [],
+            timeline=self._timeline(),
         )
+
+    def _timeline(self) -> Timeline:
+        parts = self._parts[self._parts[:, 0] > 0]
+        count, gpus, seconds = len(self.cluster.tenants), max(self.cluster.gpus, 1), parts[:, 0]
+        got, due = parts[:, 4 : 4 + count], parts[:, 4 + count :]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            share = np.where(due > 1e-9, got / due, np.nan)
+        return Timeline(
+            seconds=self._width,
+            utilisation=(parts[:, 1] / seconds / gpus).tolist(),
+            fragmentation=(parts[:, 2] / seconds / gpus).tolist(),
+            waiting=(parts[:, 3] / seconds).tolist(),
+            fairness=[jain(row[~np.isnan(row)]) for row in share],
+            shares={
+                name: [None if np.isnan(value) else float(value) for value in share[:, at]]
+                for at, name in enumerate(self.cluster.tenants.name)
+            },
+        )
+
+
+def _classes(rows: NDArray[np.void]) -> list[tuple[int, int, float]]:
+    """The most frequent requests: thousandths a replica, the bits of models, and how often it is asked for, as a part of 1."""
+    found, count = np.unique(np.column_stack((rows["milli"], rows["models"])), axis=0, return_counts=True)
+    most = np.argsort(-count, kind="stable")[:CLASSES]
+    total = max(int(count[most].sum()), 1)
+    return [(int(found[at, 0]), int(found[at, 1]), int(count[at]) / total) for at in most.tolist()]
+
+
+def fragmented(free: Ints, model: Ints, classes: list[tuple[int, int, float]]) -> float:
+    """Thousandths of GPUs that are free and of no use to a request drawn from these, in the mean."""
+    whole = (free >= WHOLE).sum(axis=1)
+    total, lost = float(np.maximum(free, 0).sum()), 0.0
+    for milli, models, often in classes:
+        fits = ((models >> model) & 1).astype(bool)
+        if milli < WHOLE:
+            usable = float(free[fits][free[fits] >= milli].sum())
+        else:
+            usable = float(whole[fits & (whole * WHOLE >= milli)].sum()) * WHOLE
+        lost += often * (total - usable)
+    return lost

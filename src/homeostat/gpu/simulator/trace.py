@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from homeostat.gpu.kinds import WHOLE
 from homeostat.gpu.snapshot import NEVER, Mode
@@ -72,50 +74,171 @@ def gang(gpus: int, per_node: int) -> tuple[int, int]:
     return gpus // each, each * WHOLE
 
 
+class TraceError(ValueError):
+    """What is wrong with a file, where, and what to do about it."""
+
+
+class _Row:
+    """One line of a table. A value that makes no sense is told with its file, line and column."""
+
+    __slots__ = ("_line", "_names", "_path", "_values")
+
+    def __init__(self, path: Path, line: int, values: dict[str, Any], names: dict[str, int]) -> None:
+        self._path, self._line, self._values, self._names = path, line, values, names
+
+    def wrong(self, column: str, what: str) -> TraceError:
+        """The error to raise."""
+        return TraceError(f"{self._path}, line {self._line}, column {column}: {what}; correct the line, or remove it")
+
+    def text(self, column: str, default: str | None = None) -> str:
+        found = self._values.get(column)
+        if found:
+            return str(found)
+        if default is None:
+            raise self.wrong(column, "it is empty")
+        return default
+
+    def name(self, column: str) -> str:
+        """A text that no other line has."""
+        found = self.text(column)
+        if (other := self._names.setdefault(found, self._line)) != self._line:
+            raise self.wrong(column, f"{found} stands in line {other} already")
+        return found
+
+    def number(self, column: str, default: float | None = None) -> float:
+        text = self.text(column, None if default is None else str(default))
+        try:
+            found = float(text)
+        except ValueError:
+            raise self.wrong(column, f"{text!r} is no number") from None
+        if not math.isfinite(found) or found < 0:
+            raise self.wrong(column, f"{text} is no number of 0 or more")
+        return found
+
+    def whole(self, column: str, least: int = 0) -> int:
+        found = self.number(column)
+        if found != int(found) or found < least:
+            raise self.wrong(column, f"{found:g} is no whole number of {least} or more")
+        return int(found)
+
+
+def rows_of(path: str | Path, needed: Sequence[str] = ()) -> Iterator[_Row]:
+    """The lines of a CSV file whose first line names the columns. `TraceError` where a needed one is missing, or a line has too few."""
+    place = Path(path)
+    try:
+        with place.open(newline="", encoding="utf-8-sig") as file:
+            table = csv.DictReader(file, restkey="", restval=None, strict=True)
+            missing = [name for name in needed if name not in (table.fieldnames or ())]
+            if missing:
+                raise TraceError(
+                    f"{place}, line 1: there is no column {', '.join(missing)}; there are {', '.join(table.fieldnames or ()) or 'none'}"
+                )
+            names: dict[str, int] = {}
+            for values in table:
+                row = _Row(place, table.line_num, values, names)
+                short = next((name for name in table.fieldnames or () if values[name] is None), None)
+                if short is not None:
+                    raise row.wrong(short, "the line ends before it")
+                if "" in values and "" not in (table.fieldnames or ()):
+                    raise row.wrong("…", f"there are more values than the {len(table.fieldnames or ())} columns")
+                yield row
+    except OSError as error:
+        raise TraceError(f"{place}: {error.strerror}") from None
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise TraceError(f"{place}: it is no table of comma-separated values: {error}") from None
+
+
+PHILLY = ("timestamp", "duration", "num_gpus", "cluster")
+OPENB = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
+OPENB_TIMES = ("creation_time", "deletion_time")
+POLLUX = ("name", "time", "application", "num_replicas")
+
+
+def format_of(path: str | Path) -> str:
+    """`philly`, `openb` or `pollux`, by the columns that a file names in its first line. `TraceError` where it is none of them."""
+    place = Path(path)
+    try:
+        with place.open(newline="", encoding="utf-8-sig") as file:
+            head = next(csv.reader(file), [])
+    except OSError as error:
+        raise TraceError(f"{place}: {error.strerror}") from None
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise TraceError(f"{place}: it is no table of comma-separated values: {error}") from None
+    for name, columns in FORMATS.items():
+        if set(columns) <= set(head):
+            return name
+    known = "; ".join(f"{name} has {', '.join(columns)}" for name, columns in FORMATS.items())
+    raise TraceError(f"{place}, line 1: no known format has the columns {', '.join(head) or '(none)'}. {known}")
+
+
+FORMATS = {"philly": PHILLY, "openb": OPENB, "pollux": POLLUX}
+"""The columns by which each is known."""
+
+
+def read_trace(path: str | Path, form: str = "") -> Trace:
+    """A trace of any known format, found out by itself unless it is said. `TraceError` where it cannot be replayed."""
+    form = form or format_of(path)
+    trace = {"philly": read_philly, "openb": _read_timed_openb, "pollux": read_pollux}[form](path)
+    if not trace.jobs:
+        raise TraceError(f"{path}: no job in it asks for a GPU")
+    return trace
+
+
+def _read_timed_openb(path: str | Path) -> Trace:
+    if next(iter(rows_of(path, (*OPENB, *OPENB_TIMES))), None) is None:
+        return Trace("openb", ())
+    trace = read_openb(path)
+    start = min((job.submitted for job in trace.jobs), default=0.0)
+    return trace.between(start, NEVER)
+
+
 def read_philly(path: str | Path, *, gpus_per_node: int = 8) -> Trace:
     """Philly as flattened by the Pollux artifact: timestamp, duration, num_gpus, gpu_time, cluster. Seconds from the first submission; virtual
     clusters are the tenants."""
-    with open(path, newline="") as file:
-        rows = [(datetime.fromisoformat(row["timestamp"]), row) for row in csv.DictReader(file)]
+    rows = []
+    for row in rows_of(path, PHILLY):
+        try:
+            when = datetime.fromisoformat(row.text("timestamp"))
+        except ValueError:
+            raise row.wrong("timestamp", f"{row.text('timestamp')!r} is no time such as 2017-10-09 07:01:55") from None
+        if when.tzinfo is not None:
+            when = when.astimezone(UTC).replace(tzinfo=None)
+        shape = gang(row.whole("num_gpus", 1), gpus_per_node)
+        rows.append((when, row.text("cluster"), row.number("duration"), shape))
     rows.sort(key=lambda row: row[0])
-    start = rows[0][0]
-    jobs = []
-    for number, (when, row) in enumerate(rows):
-        replicas, milli = gang(int(row["num_gpus"]), gpus_per_node)
-        jobs.append(
-            Job(
-                f"philly-{number:06}",
-                row["cluster"],
-                (when - start).total_seconds(),
-                float(row["duration"]),
-                replicas,
-                milli,
-            )
-        )
-    return Trace("philly", tuple(jobs))
+    return Trace(
+        "philly",
+        tuple(
+            Job(f"philly-{number:06}", tenant, (when - rows[0][0]).total_seconds(), duration, *shape)
+            for number, (when, tenant, duration, shape) in enumerate(rows)
+        ),
+    )
 
 
 def read_openb(path: str | Path) -> Trace:
     """Alibaba's pods (cluster-trace-gpu-v2023); those that ask for no GPU are left out. Their tenants are the classes of service."""
     jobs = []
-    with open(path, newline="") as file:
-        for row in csv.DictReader(file):
-            count, each = int(row["num_gpu"]), int(row["gpu_milli"])
-            if not count:
-                continue
-            created, deleted = float(row.get("creation_time") or 0), float(row.get("deletion_time") or 0)
-            jobs.append(
-                Job(
-                    row["name"],
-                    row.get("qos") or "default",
-                    created,
-                    max(deleted - created, 1.0),
-                    milli=each if count == 1 else count * WHOLE,
-                    models=tuple((row.get("gpu_spec") or "").split("|")) if row.get("gpu_spec") else (),
-                    cpu=int(row["cpu_milli"]),
-                    memory=int(row["memory_mib"]),
-                )
+    for row in rows_of(path, OPENB):
+        count = row.whole("num_gpu")
+        if not count:
+            continue
+        each = row.whole("gpu_milli", 1) if count == 1 else WHOLE
+        if each > WHOLE:
+            raise row.wrong("gpu_milli", f"{each} is more than the {WHOLE} thousandths of a GPU")
+        created, deleted = row.number("creation_time", 0.0), row.number("deletion_time", 0.0)
+        wanted = row.text("gpu_spec", "")
+        jobs.append(
+            Job(
+                row.name("name"),
+                row.text("qos", "default"),
+                created,
+                max(deleted - created, 1.0),
+                milli=each * count,
+                models=tuple(wanted.split("|")) if wanted else (),
+                cpu=row.whole("cpu_milli"),
+                memory=row.whole("memory_mib"),
             )
+        )
     return Trace("openb", tuple(jobs))
 
 
@@ -133,11 +256,11 @@ POLLUX_SECONDS = {
 def read_pollux(path: str | Path, *, gpus_per_node: int = 4) -> Trace:
     """A workload of Pollux: name, time, application, num_replicas, batch_size. One tenant an application."""
     jobs = []
-    with open(path, newline="") as file:
-        for row in csv.DictReader(file):
-            replicas, milli = gang(int(row["num_replicas"]), gpus_per_node)
-            seconds = POLLUX_SECONDS.get(row["application"], 3_600.0)
-            jobs.append(Job(row["name"], row["application"], float(row["time"]), seconds, replicas, milli))
+    for row in rows_of(path, POLLUX):
+        replicas, milli = gang(row.whole("num_replicas", 1), gpus_per_node)
+        application = row.text("application")
+        seconds = POLLUX_SECONDS.get(application, 3_600.0)
+        jobs.append(Job(row.name("name"), application, row.number("time"), seconds, replicas, milli))
     return Trace("pollux", tuple(jobs))
 
 

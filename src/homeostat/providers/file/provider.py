@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any, TypeVar
 
@@ -14,9 +14,10 @@ from homeostat.loop.declarations import ADOPT
 from homeostat.loop.diff import Diff
 from homeostat.loop.fleet import Op, Ref
 from homeostat.loop.observation import ABSENT, Absent
-from homeostat.loop.provider import Moved, Provider, Refused, Task, current
+from homeostat.loop.provider import Declared, Moved, Provider, Refused, Task, Undeclared, current
 from homeostat.model.kinds import Column
 from homeostat.providers.file.content import SIZE_MOST, Digest
+from homeostat.providers.file.discover import undeclared
 from homeostat.providers.file.hints import Hints
 from homeostat.providers.file.keeping import Maker, make_out, see, see_rest, take_away
 from homeostat.providers.file.kind import FileSpec, FileState
@@ -125,6 +126,9 @@ class File(Provider[FileSpec, FileState], group="files.homeostat.dev", host=True
                 paths.add(below)
                 if other is at and spec.get("kind") == "directory":
                     whole.add(below + "/")
+
+    async def discover(self, declared: Sequence[Declared[FileSpec]]) -> list[Undeclared]:
+        return await asyncio.to_thread(lambda: list(undeclared(self._roots, [one.spec for one in declared])))
 
     def foreign(self, spec: FileSpec, diff: Diff) -> str:
         """Files that are in a directory of ours, but not from us, are not overwritten for being declared now."""

@@ -87,6 +87,11 @@ class Roots:
             self._roots += [(way.parts[1:], str(real)) for way in {path, real}]
         self._roots.sort(key=lambda root: -len(root[0]))
 
+    def real(self) -> list[str]:
+        """The roots themselves, without what lies below another."""
+        found = sorted({real for _, real in self._roots})
+        return [root for root in found if not any(root.startswith(f"{other}/") for other in found)]
+
     def place(self, path: str) -> Place:
         """Where a path leads. Raises `Refused` where it is none, or not allowed."""
         parts = tuple(path.split("/")[1:])

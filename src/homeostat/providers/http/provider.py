@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -13,10 +13,11 @@ from homeostat.client import Client
 from homeostat.loop.diff import Diff, after
 from homeostat.loop.fleet import Op, Ref
 from homeostat.loop.observation import ABSENT, Absent
-from homeostat.loop.provider import Moved, Provider, Refused, current
+from homeostat.loop.provider import Declared, Moved, Provider, Refused, Undeclared, current
 from homeostat.providers.addresses import Forbidden, Hosts
+from homeostat.providers.http.discover import undeclared
 from homeostat.providers.http.exchange import ANSWER_LIMIT, Access, Answer, Exchange, Failed, origin_of
-from homeostat.providers.http.spec import ID, HttpResourceSpec, HttpResourceState
+from homeostat.providers.http.spec import ID, Find, HttpResourceSpec, HttpResourceState
 from homeostat.providers.projection import bury, dig, project
 from homeostat.providers.references import MissingValue, Source, Values, read_values
 
@@ -97,21 +98,31 @@ class HttpResource(Provider[HttpResourceSpec, HttpResourceState], group="http.ho
     async def _search(self, spec: HttpResourceSpec, access: Access) -> str:
         if spec.find is None:
             return ""
-        answer = await self._exchange.send(access, "GET", spec.find.url)
-        if not _succeeded(spec, answer):
-            raise Failed(f"GET {spec.find.url} answered {answer.shown(access)}")
-        if 'rel="next"' in answer.headers.get("link", ""):
-            raise Failed(f"{spec.find.url} gives its list in pages: who is not on the first may be on another; use a filter")
-        try:
-            items = dig(answer.json(), spec.find.items)
-        except KeyError:
-            items = None
-        if not isinstance(items, list):
-            raise Failed(f"GET {spec.find.url} gives no list at {spec.find.items!r}")
-        hits = [item for item in items if _matches(item, spec.find.match)]
+        hits = [item for item in await self._items(spec, spec.find, access) if _matches(item, spec.find.match)]
         if len(hits) > 1:
             raise Failed(f"{len(hits)} things in {spec.find.url} match: nobody can tell which is meant")
         return _item_url(spec, hits[0]) if hits else ""
+
+    async def _items(self, spec: HttpResourceSpec, find: Find, access: Access) -> list[Any]:
+        answer = await self._exchange.send(access, "GET", find.url)
+        if not _succeeded(spec, answer):
+            raise Failed(f"GET {find.url} answered {answer.shown(access)}")
+        if 'rel="next"' in answer.headers.get("link", ""):
+            raise Failed(f"{find.url} gives its list in pages: who is not on the first may be on another; use a filter")
+        try:
+            items = dig(answer.json(), find.items)
+        except KeyError:
+            items = None
+        if not isinstance(items, list):
+            raise Failed(f"GET {find.url} gives no list at {find.items!r}")
+        return items
+
+    async def discover(self, declared: Sequence[Declared[HttpResourceSpec]]) -> list[Undeclared]:
+        return await undeclared(self._listed, declared)
+
+    async def _listed(self, spec: HttpResourceSpec) -> dict[str, Any]:
+        assert spec.find is not None
+        return {_item_url(spec, item): item for item in await self._items(spec, spec.find, await self._access(spec))}
 
     # Acting
 

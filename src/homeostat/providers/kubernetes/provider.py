@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Sequence
 from typing import Any
 
 from homeostat.client import Client
@@ -11,9 +11,10 @@ from homeostat.loop.diff import Diff
 from homeostat.loop.fleet import Op, Ref
 from homeostat.loop.live import LiveObject, masked
 from homeostat.loop.observation import ABSENT, Absent
-from homeostat.loop.provider import Provider, Refused, current
+from homeostat.loop.provider import Declared, Provider, Refused, Undeclared, current
 from homeostat.providers.addresses import Forbidden, Hosts
 from homeostat.providers.kubernetes.clusters import Cluster, Clusters
+from homeostat.providers.kubernetes.discover import undeclared
 from homeostat.providers.kubernetes.hints import Hints, Place
 from homeostat.providers.kubernetes.spec import KubernetesObjectSpec, KubernetesObjectState, manifest_of
 
@@ -104,6 +105,9 @@ class KubernetesObject(Provider[KubernetesObjectSpec, KubernetesObjectState], gr
         group = place.api_version.rpartition("/")[0]
         if any(group == power or group.endswith(f".{power}") for power in _POWERS):
             raise Forbidden(f"a {place.kind} gives power; here it may not be declared through a KubernetesObject")
+
+    async def discover(self, declared: Sequence[Declared[KubernetesObjectSpec]]) -> list[Undeclared]:
+        return await undeclared(self._clusters, declared)
 
     def attribute(self, spec: KubernetesObjectSpec, diff: Diff) -> Diff:
         return self._live[current().ref][1].attribute(diff)

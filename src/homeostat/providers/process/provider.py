@@ -10,7 +10,7 @@ import shutil
 import signal
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,11 +18,12 @@ from typing import Any, TypeVar
 from homeostat.loop.diff import Diff
 from homeostat.loop.fleet import Ref
 from homeostat.loop.observation import ABSENT, Absent
-from homeostat.loop.provider import DEADLINE, Provider, current
+from homeostat.loop.provider import DEADLINE, Declared, Provider, Undeclared, current
 from homeostat.model.clock import Clock
 from homeostat.model.kinds import Column
 from homeostat.model.kinds.definition import Scale
 from homeostat.providers.process import kernel, launch, logs, places
+from homeostat.providers.process.discover import undeclared
 from homeostat.providers.process.health import Health, check_of
 from homeostat.providers.process.kind import GROUP, ProcessSpec, ProcessState, definition_of, digest_of
 from homeostat.providers.process.launch import Allowed
@@ -119,6 +120,10 @@ class Process(
             return ABSENT
         await self._look(resource, spec)
         return places.observed(spec, self._seats(resource), self._clock.now())
+
+    async def discover(self, declared: Sequence[Declared[ProcessSpec]]) -> list[Undeclared]:
+        uids = {one.ref.uid for one in declared}
+        return await asyncio.to_thread(lambda: list(undeclared(self._root, uids)))
 
     async def unhealthy(self, spec: ProcessSpec, state: ProcessState) -> str:
         resource = self._resources.get(current().ref.uid)

@@ -13,6 +13,8 @@ from homeostat.store.base import Corrupt, Full, Locked, StoreError
 
 APPLICATION = 0x486F6D65  # "Home", in the header of every file of ours
 FORMAT = 1
+RESTORING = "store.restoring"
+"""What a restore builds before it appears whole."""
 
 _MAGIC = b"SQLite format 3\0"
 _SMALL = 1 << 20  # a file up to this size is checked whole when it is opened: that takes a few milliseconds
@@ -20,7 +22,7 @@ _LONGEST = 480  # bytes of the directory's path: SQLite opens no file whose own 
 _REFUSED = {errno.EACCES, errno.EPERM}
 _NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
-_SCHEMA = f"""
+SCHEMA = f"""
 CREATE TABLE log
   (id INTEGER PRIMARY KEY, key TEXT NOT NULL, created INTEGER NOT NULL, seal INTEGER NOT NULL, value BLOB);
 CREATE INDEX log_by_key ON log (key, id);
@@ -100,6 +102,8 @@ class DataDirectory:
         if not self.file.exists():
             if wal_size:
                 raise self.damaged(f"it is gone, yet {wal.name} holds data")
+            if (self.path / RESTORING).exists():
+                raise StoreError(f"a restore into {self.path} was cut short: do it again, or remove {self.path / RESTORING}")
             self._create(durable)
             return
         with self.file.open("rb") as file:
@@ -122,14 +126,14 @@ class DataDirectory:
         connection = apsw.Connection(str(draft))
         try:
             connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'OFF'}; PRAGMA page_size = 4096")
-            connection.execute(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT")
+            connection.execute(f"BEGIN IMMEDIATE; {SCHEMA} COMMIT")
         except apsw.Error as error:
             raise self.explain(error, connection.system_errno) from error
         finally:
             connection.close()
         draft.replace(self.file)
         if durable:
-            _sync(self.path)
+            sync(self.path)
 
     def disconnect(self, connection: apsw.Connection) -> None:
         """Closes a connection; the last one tidies the write-ahead log away, unless the file is damaged."""
@@ -169,7 +173,7 @@ def _pragma(connection: apsw.Connection, name: str) -> int:
     return value
 
 
-def _sync(directory: Path) -> None:
+def sync(directory: Path) -> None:
     handle = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -184,7 +188,7 @@ def _hold(path: Path) -> int:
     try:
         if not path.is_dir():
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _sync(path.parent)  # SQLite syncs the directory of its files, not the directory's own name
+            sync(path.parent)  # SQLite syncs the directory of its files, not the directory's own name
         lock = os.open(path / "lock", os.O_CREAT | os.O_RDWR, 0o600)
     except OSError as error:
         if error.errno in _NO_SPACE:

@@ -1,0 +1,251 @@
+"""`homeostat doctor`: what may be wrong around a server and its loop, and what to do about it."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from homeostat.cli.connection import Connection, server_options
+from homeostat.cli.show import ago, count, emit, output_option
+
+if TYPE_CHECKING:
+    from homeostat.client import Client
+    from homeostat.client.kubeconfig import Target
+
+GOOD, NOTE, BAD = "ok", "note", "problem"
+_MARKS = {GOOD: ("✓", "green"), NOTE: ("!", "yellow"), BAD: ("✗", "red")}
+SKEW_SECONDS = 5.0
+LEASE_SECONDS = 60.0
+STUCK_SECONDS = 300.0
+EXPIRY_DAYS = 14
+LEAST_BYTES = 1 << 30
+SLOW_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at."""
+
+    level: str
+    subject: str
+    said: str
+    to_do: str = ""
+
+
+@click.command()
+@output_option("text", "json", "yaml")
+@server_options(namespace=False)
+def command(server: Connection, output: str) -> None:
+    """Look at everything that tends to be wrong: the way to the server, its clock, certificates and disk, whether a loop runs, what is
+    stuck, which breakers are open.
+
+    \b
+    Examples:
+      homeostat doctor
+      homeostat doctor -o json
+
+    Exits with 0 where nothing is wrong, 1 where something is.
+    """
+    found: list[Finding] = []
+
+    async def look(client: Client) -> None:
+        async for finding in _findings(client, target):
+            found.append(finding)
+            if output == "text":
+                _say(finding)
+
+    target = _target(server)
+    try:
+        server.run(look)
+    except click.ClickException as error:
+        finding = Finding(BAD, "server", error.message, _free_port(target))
+        found.append(finding)
+        if output == "text":
+            _say(finding)
+    if output != "text":
+        emit([asdict(one) | ({"to_do": ""} if one.level == GOOD else {}) for one in found], output)
+    if any(finding.level == BAD for finding in found):
+        raise click.exceptions.Exit(1)
+
+
+def _say(finding: Finding) -> None:
+    mark, colour = _MARKS[finding.level]
+    click.echo(f"{click.style(mark, fg=colour)} {finding.subject.ljust(13)} {finding.said}")
+    if finding.to_do and finding.level != GOOD:
+        click.echo(f"  {' ' * 13} {finding.to_do}")
+
+
+def _target(server: Connection) -> Target:
+    from homeostat.client import ConfigError
+    from homeostat.client.kubeconfig import from_kubeconfig
+
+    try:
+        return from_kubeconfig(server.place(), server.context)
+    except ConfigError as error:
+        raise click.ClickException(str(error)) from None
+
+
+def _free_port(target: Target) -> str:
+    """Why nobody answers, as far as this machine can tell."""
+    import socket
+    from urllib.parse import urlsplit
+
+    where = urlsplit(target.server)
+    try:
+        with socket.create_connection((where.hostname or "", where.port or 443), timeout=2):
+            return f"something listens on {where.netloc}, and it is not this server"
+    except OSError as error:
+        return f"nothing listens on {where.netloc} ({error.strerror or error}): `homeostat up` starts a server there"
+
+
+async def _findings(client: Client, target: Target) -> AsyncIterator[Finding]:
+    for finding in await _server(client, target):
+        yield finding
+    for finding in await asyncio.to_thread(lambda: list(_certificates(target))):
+        yield finding
+    for finding in _disk(target):
+        yield finding
+    for part in (_loops, _guards, _stuck, _breakers):
+        for finding in await part(client):
+            yield finding
+
+
+async def _server(client: Client, target: Target) -> list[Finding]:
+    from email.utils import parsedate_to_datetime
+
+    from homeostat import __version__
+
+    await client.request("GET", "/version")  # opens the connection
+    began = time.perf_counter()
+    reply = await client.request("GET", "/version")
+    took = time.perf_counter() - began
+    version = reply.json()
+    said = f"{target.server} answers in {took * 1000:.0f} ms"
+    found = [Finding(NOTE if took > SLOW_SECONDS else GOOD, "server", said, "it is slow: is the machine busy, or far?")]
+    theirs = str(version.get("gitVersion", "")).partition("homeostat.")[2].lstrip("v") or str(version.get("gitVersion", ""))
+    same = __version__ in str(version.get("gitVersion", ""))
+    found.append(Finding(GOOD if same else NOTE, "version", f"server {theirs}, this command {__version__}", "they differ: that mostly works; use the same where something is odd"))
+    told = {name.lower(): value for name, value in reply.headers.items()}.get("date")
+    if told:
+        skew = time.time() - parsedate_to_datetime(told).timestamp()
+        level = GOOD if abs(skew) <= SKEW_SECONDS else BAD
+        found.append(Finding(level, "clock", f"{abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} the server's", "set the clocks of both by NTP: leases, tokens and freezes go by them"))
+    return found
+
+
+def _certificates(target: Target) -> Iterator[Finding]:
+    import ssl
+    from urllib.parse import urlsplit
+
+    from cryptography import x509
+
+    where = urlsplit(target.server)
+    pems: dict[str, bytes] = {}
+    try:
+        pems["that of the server"] = ssl.get_server_certificate((where.hostname or "", where.port or 443), timeout=5).encode()
+    except (OSError, ssl.SSLError) as error:
+        yield Finding(NOTE, "certificate", f"the server's cannot be read: {error}")
+    if target.authority:
+        pems["that of its authority"] = target.authority
+    if target.certificate is not None:
+        pems["yours"] = target.certificate[0]
+    for whose, pem in pems.items():
+        ends = x509.load_pem_x509_certificate(pem).not_valid_after_utc.timestamp()
+        days = (ends - time.time()) / 86400
+        level = BAD if days < 0 else NOTE if days < EXPIRY_DAYS else GOOD
+        said = f"{whose} is good for {days:.0f} days" if days >= 0 else f"{whose} expired {-days:.0f} days ago"
+        yield Finding(level, "certificate", said, "restart the server: it renews what it made, and writes admin.kubeconfig anew")
+
+
+def _disk(target: Target) -> Iterator[Finding]:
+    """Only where the server's data directory is on this machine, which its kubeconfig lies in."""
+    from homeostat.cli.connection import DEFAULT_KUBECONFIG
+
+    for place in filter(None, (target.source, DEFAULT_KUBECONFIG)):
+        data = Path(str(place)).expanduser().parent
+        if (data / "pki").is_dir():
+            usage = shutil.disk_usage(data)
+            part = usage.free / usage.total
+            level = BAD if usage.free < LEAST_BYTES // 8 else NOTE if usage.free < LEAST_BYTES or part < 0.05 else GOOD
+            yield Finding(level, "disk", f"{usage.free / (1 << 30):.1f} GiB free for {data} ({part:.0%})", "free some: without space nothing is written, and reads go on")
+            return
+
+
+async def _loops(client: Client) -> list[Finding]:
+    from homeostat.cli.kinds import served_kinds
+    from homeostat.loop.election import NAMESPACE, PREFIX
+    from homeostat.model.clock import parse_time
+
+    kinds = [kind for kind in await served_kinds(client) if kind.kept]
+    leases = {one["metadata"]["name"]: one for one in await client.kind("coordination.k8s.io/v1", "Lease").list(namespace=NAMESPACE)}
+    found, alive = [], 0
+    for kind in kinds:
+        lease = leases.get(f"{PREFIX}{kind.name}")
+        renewed = (lease or {}).get("spec", {}).get("renewTime")
+        silent = time.time() - parse_time(renewed) if renewed else None
+        if silent is not None and silent < LEASE_SECONDS:
+            alive += 1
+        else:
+            since = "ever" if silent is None else f"for {ago(silent)}"
+            found.append(Finding(NOTE, "loop", f"nobody has kept {kind.name} {since}", "`homeostat up --allow …` or `homeostat controllers` runs its provider; or delete its definition"))
+    return [Finding(GOOD, "loop", f"{count(alive, 'kind')} kept by a living loop"), *found] if alive or not found else found
+
+
+async def _guards(client: Client) -> list[Finding]:
+    from homeostat.model.conditions import find_condition
+    from homeostat.model.errors import ApiError
+
+    try:
+        policies = await client.kind("homeostat.dev/v1alpha1", "GuardPolicy").list()
+    except ApiError:
+        return [Finding(NOTE, "guards", "there are no policies: no loop has run here yet")]
+    found = []
+    for policy in policies:
+        name, status = policy["metadata"]["name"], policy.get("status") or {}
+        for halt in status.get("halts") or ():
+            found.append(Finding(BAD, "guards", f"{name} is halted by {halt['guard']}: {halt['reason']}", f"homeostat runbook {name}"))
+        ready = find_condition(policy, "Ready") or {}
+        if ready.get("reason") == "Unreadable":
+            found.append(Finding(BAD, "guards", f"{name}: {ready['message']}", "correct the policy; until then its fleet is only observed"))
+        if ready.get("reason") == "Frozen":
+            found.append(Finding(NOTE, "guards", f"{name} is {ready['message']}", f"homeostat unfreeze {name}"))
+    return found or [Finding(GOOD, "guards", f"none of {len(policies)} policies is halted or frozen")]
+
+
+async def _stuck(client: Client) -> list[Finding]:
+    """What was to be deleted long ago and is still there."""
+    from homeostat.cli.kinds import served_kinds
+    from homeostat.model.clock import parse_time
+
+    kinds = [kind for kind in await served_kinds(client) if kind.kept or kind.name in ("namespaces", "customresourcedefinitions.apiextensions.k8s.io")]
+    found = []
+    for kind in kinds:
+        for obj in await kind.on(client).list():
+            metadata = obj["metadata"]
+            if (since := metadata.get("deletionTimestamp")) and time.time() - parse_time(since) > STUCK_SECONDS:
+                held = ", ".join(metadata.get("finalizers") or ()) or "nothing that it names"
+                where = f"{metadata['namespace']}/" if metadata.get("namespace") else ""
+                said = f"{kind.kind} {where}{metadata['name']} should be gone for {ago(time.time() - parse_time(since))}, held by {held}"
+                found.append(Finding(BAD, "finalizers", said, f"homeostat explain {kind.plural} {metadata['name']}: its provider may be off, or a guard hold it"))
+    return found or [Finding(GOOD, "finalizers", "nothing waits to be deleted for long")]
+
+
+async def _breakers(client: Client) -> list[Finding]:
+    """What the loop in the server says of them; one elsewhere has figures of its own."""
+    from homeostat.model.errors import ApiError
+
+    try:
+        text = (await client.request("GET", "/metrics")).body.decode()
+    except ApiError:
+        return [Finding(NOTE, "breakers", "you may not read /metrics, which tells")]
+    opened = [line for line in text.splitlines() if line.startswith("homeostat_breakers{") and 'state="open"' in line and not line.endswith((" 0", " 0.0"))]
+    if opened:
+        return [Finding(BAD, "breakers", line.partition("{")[2].partition("}")[0], "what it protects failed again and again; it is tried again by itself") for line in opened]
+    return [Finding(GOOD, "breakers", "none is open")]

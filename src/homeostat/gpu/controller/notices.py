@@ -1,0 +1,78 @@
+"""What the governor only says: warnings and reports become Events, and conditions of the workloads that they are about.
+
+A warning of idle GPUs, a promise that was not kept, a budget that is used up, an observer that is suspected: each is told once when it
+begins, on the object that it is about (`kubectl describe`, `kubectl events`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from homeostat.gpu.decisions import Constraint, Decision, Memory, Plan, Verb
+from homeostat.gpu.kinds import WORKLOAD
+from homeostat.loop.events import About, Notice
+from homeostat.model.conditions import find_condition, set_condition
+
+Object = dict[str, Any]
+
+_WORDS = {
+    Constraint.IDLE: "Idle",
+    Constraint.SLA: "SlaMissed",
+    Constraint.BUDGET: "BudgetUsedUp",
+    Constraint.DRAIN: "HoldsUpDrain",
+    Constraint.OBSERVER: "ObserverSuspected",
+}
+_USED_AGAIN = "its GPUs are used again"
+
+
+class Notices:
+    """Remembers what was said at the last cycle, so that what goes on is not said again."""
+
+    def __init__(self) -> None:
+        self._last: frozenset[tuple[str, str, Constraint]] = frozenset()
+        self._marks: dict[str, dict[Constraint, str]] = {}  # by uid: what is said of a workload as long as it is so
+        self.changed: set[str] = set()
+        """By uid: workloads whose conditions change by what was said last."""
+        self._memory = Memory()
+
+    def of(self, plan: Plan, about: Callable[[Decision], About | None]) -> list[Notice]:
+        """What is new in a plan. `about` finds the object; what is gone by now is not told of."""
+        said = plan.of(Verb.WARN, Verb.REPORT)
+        now = frozenset((one.kind, one.subject, one.constraint) for one in said)
+        found = []
+        self.changed = self._memory.warned.keys() - plan.memory.warned.keys()
+        for one in said:
+            if one.kind == WORKLOAD.kind:
+                self._marks.setdefault(one.subject, {})[one.constraint] = one.reason
+                self.changed.add(one.subject)
+            if (one.kind, one.subject, one.constraint) not in self._last and (whom := about(one)) is not None:
+                word = _WORDS.get(one.constraint, str(one.verb).capitalize())
+                found.append(Notice(whom, word, one.reason, warning=True))
+        self._last, self._memory = now, plan.memory
+        return found
+
+    def forget(self, uid: str) -> None:
+        """It is no more."""
+        self._marks.pop(uid, None)
+
+    def conditions(self, obj: Object, said: Mapping[str, Any], now: str) -> list[Object] | None:
+        """The conditions in `said`, with `SlaMet` and `Idle` as they are now; None where that changes nothing."""
+        uid, marks = obj["metadata"]["uid"], self._marks.get(obj["metadata"]["uid"], {})
+        built: Object = {"status": {"conditions": [dict(one) for one in said.get("conditions") or ()]}}
+        generation, changed = obj["metadata"].get("generation"), False
+        if Constraint.SLA in marks:
+            changed |= set_condition(
+                built, "SlaMet", "False", now=now, reason="SlaMissed", message=marks[Constraint.SLA], observed_generation=generation
+            )
+        idle = find_condition(built, "Idle") or {}
+        if uid in self._memory.warned and Constraint.IDLE in marks:
+            changed |= set_condition(
+                built, "Idle", "True", now=now, reason="Warned", message=marks[Constraint.IDLE], observed_generation=generation
+            )
+        elif idle.get("status") == "True" and uid not in self._memory.warned:
+            marks.pop(Constraint.IDLE, None)
+            changed |= set_condition(
+                built, "Idle", "False", now=now, reason="InUse", message=_USED_AGAIN, observed_generation=generation
+            )
+        return built["status"]["conditions"] if changed else None

@@ -1,0 +1,137 @@
+"""How tenants, pools and nodes stand, counted from a snapshot and a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+
+from homeostat.gpu.cycle import HOUR
+from homeostat.gpu.decisions import Constraint, Plan, Verb
+from homeostat.gpu.explain import standings
+from homeostat.gpu.kinds import TENANT, WHOLE, WORKLOAD, share_text
+from homeostat.gpu.snapshot import NONE, Floats, Health, Phase, Snapshot
+from homeostat.model.clock import format_time
+from homeostat.model.conditions import set_condition
+from homeostat.model.kinds import format_duration
+
+Object = dict[str, Any]
+
+STEPS = ((86_400, 3_600), (3_600, 600), (0, 60))
+"""From so many seconds on, a wait is told in steps of so many."""
+
+
+class Tally:
+    """What adds up over time: what tenants cost, and promises to them that were not kept."""
+
+    def __init__(self) -> None:
+        self._at: float | None = None
+        self._before: dict[str, tuple[float, int]] = {}  # what their status said when they were first seen
+        self._cost: dict[str, float] = {}
+        self._misses: dict[str, int] = {}
+
+    def since(self, name: str, status: Mapping[str, Any]) -> Object:
+        """All that came together since the tenant was made, with what its status says from before a restart."""
+        cost, misses = self._before.setdefault(name, (status.get("cost", 0.0), status.get("slaMisses", 0)))
+        return {"cost": round(cost + self._cost.get(name, 0.0), 4), "slaMisses": misses + self._misses.get(name, 0)}
+
+    def count(self, snapshot: Snapshot, plan: Plan) -> None:
+        """Adds what came since the last time."""
+        hours = 0.0 if self._at is None else max(snapshot.now - self._at, 0.0) / HOUR
+        self._at = snapshot.now
+        for at in np.flatnonzero(rates := _cost_rates(snapshot)).tolist():
+            name = snapshot.tenants.name[at]
+            self._cost[name] = self._cost.get(name, 0.0) + float(rates[at]) * hours
+        missed = [one for one in plan.of(Verb.REPORT) if one.constraint is Constraint.SLA]
+        uids = {one.subject for one in missed if one.kind == WORKLOAD.kind}
+        w = snapshot.workloads
+        owners = {uid: int(w.tenant[at]) for at, uid in enumerate(w.uid) if uid in uids} if uids else {}
+        for one in missed:
+            owner = one.subject if one.kind == TENANT.kind else snapshot.tenants.name[owners[one.subject]]
+            self._misses[owner] = self._misses.get(owner, 0) + 1
+
+
+def _cost_rates(snapshot: Snapshot) -> Floats:
+    """What the GPUs that each tenant holds cost an hour."""
+    w, places, there = snapshot.workloads, snapshot.places, snapshot.nodes
+    each = there.cost / np.maximum((there.health < Health.ABSENT).sum(axis=1), 1)
+    owner = w.tenant[places.workload]
+    rows = (owner >= 0) & _runs(snapshot)[places.workload]
+    weights = each[places.node[rows]] * places.milli[rows] / WHOLE
+    return np.asarray(np.bincount(owner[rows], weights=weights, minlength=len(snapshot.tenants)), dtype=np.float64)
+
+
+def _runs(snapshot: Snapshot) -> Any:
+    phase = snapshot.workloads.phase
+    return (phase >= Phase.STARTING) & (phase <= Phase.SUSPENDING)
+
+
+def tenants(snapshot: Snapshot, plan: Plan, tally: Tally, declared: Mapping[str, Object]) -> dict[str, Object]:
+    """How each tenant stands, by name."""
+    w, there, count = snapshot.workloads, snapshot.tenants, len(snapshot.tenants)
+    known, waits = w.tenant >= 0, (w.phase == Phase.PENDING) | (w.phase == Phase.SUSPENDED)
+    by = {
+        name: np.bincount(w.tenant[known & which], minlength=count)
+        for name, which in (("pending", w.phase == Phase.PENDING), ("running", _runs(snapshot)), ("suspended", w.phase == Phase.SUSPENDED))
+    }
+    since = np.full(count, np.inf)
+    np.minimum.at(since, w.tenant[known & waits], w.since[known & waits])
+    share = plan.pending.cycle.share
+    found: dict[str, Object] = {}
+    for at, name in enumerate(there.name):
+        found[name] = {
+            "used": "0",
+            "usage": [],
+            **{word: int(counts[at]) for word, counts in by.items()},
+            "dominantShare": round(float(share[at]), 3) if at < len(share) else 0.0,
+            "oldestWait": format_duration(timedelta(seconds=_step(snapshot.now - since[at]))),
+            **tally.since(name, (declared.get(name) or {}).get("status") or {}),
+        }
+        if name in plan.memory.spent:
+            found[name]["gpuHours"] = round(plan.memory.spent[name][1], 1)
+        _promise(found[name], plan, snapshot, at, declared.get(name))
+    total = dict.fromkeys(there.name, 0)
+    for one in standings(plan.pending.cycle):
+        total[one.tenant] += one.used
+        amounts = {word: share_text(getattr(one, word)) for word in ("nominal", "used", "borrowed", "lent")}
+        found[one.tenant]["usage"].append({"model": one.model, **amounts})
+    for name, used in total.items():
+        found[name]["used"] = share_text(used)
+    return found
+
+
+def _step(seconds: float) -> int:
+    if not np.isfinite(seconds) or seconds <= 0:
+        return 0
+    return next(int(seconds // step * step) for above, step in STEPS if seconds >= above)
+
+
+def _promise(said: Object, plan: Plan, snapshot: Snapshot, at: int, declared: Object | None) -> None:
+    """Whether the share of time that was promised is kept."""
+    name, target = snapshot.tenants.name[at], float(snapshot.tenants.share_of_time[at])
+    served = plan.memory.served.get(name)
+    if declared is None or target <= 0 or served is None:
+        return
+    obj: Object = {"status": {"conditions": [dict(one) for one in (declared.get("status") or {}).get("conditions") or ()]}}
+    kept, now = served >= target, format_time(snapshot.now)
+    message = f"all that it wanted within its quota ran for {'at least' if kept else 'less than'} {target:.0%} of the last day"
+    generation = declared["metadata"].get("generation")
+    set_condition(obj, "SlaMet", str(kept), now=now, reason="Served" if kept else "SlaMissed", message=message, observed_generation=generation)
+    said["conditions"] = obj["status"]["conditions"]
+
+
+def pools(snapshot: Snapshot) -> dict[str, Object]:
+    """How many nodes each pool has, by name."""
+    count, mine = len(snapshot.pools), snapshot.nodes.pool != NONE
+    there = np.bincount(snapshot.nodes.pool[mine], minlength=count)
+    return {name: {"nodes": int(there[at])} for at, name in enumerate(snapshot.pools.name)}
+
+
+def nodes(snapshot: Snapshot) -> dict[str, Object]:
+    """How much of each node is taken, by name. Who has it is told by its agent, by GPU."""
+    places, there = snapshot.places, snapshot.nodes
+    rows = _runs(snapshot)[places.workload]
+    taken = np.bincount(places.node[rows], weights=places.milli[rows], minlength=len(there)).astype(np.int64)
+    return {name: {"allocated": share_text(int(taken[at]))} for at, name in enumerate(there.name)}

@@ -1,0 +1,48 @@
+"""What a pool was asked for, in its status. An entry is made before a node is asked for, so that whoever comes after a crash asks by the same key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from homeostat.client import Client
+from homeostat.gpu.kinds import POOL, PoolNode
+from homeostat.gpu.pools.standing import machines_of
+from homeostat.loop.provider import Moved
+from homeostat.model.errors import ApiError
+from homeostat.model.kinds import encode
+
+TRIES = 8
+"""How often an entry is made while others write to the same status."""
+MANAGER = "homeostat-pools"
+
+Change = Callable[[Sequence[PoolNode]], Iterable[PoolNode]]
+
+
+class Books:
+    """The entries of all pools. Every change is made to what is stored at that moment."""
+
+    def __init__(self, client: Client) -> None:
+        self._pools = client.kind(POOL.api_version, POOL.kind)
+
+    async def change(self, name: str, uid: str, change: Change) -> tuple[PoolNode, ...]:
+        """Makes a change and gives the entries then. `Moved` where the pool is another by now, or is never left alone."""
+        for _ in range(TRIES):
+            obj = await self._pools.get(name)
+            if obj["metadata"]["uid"] != uid:
+                raise Moved("another pool has taken its name")
+            before = machines_of(obj)
+            after = tuple(change(before))
+            if after == before:
+                return before
+            wire: dict[str, Any] = {"machines": [encode(one, defaults=False) for one in after]}
+            coming = (obj.get("status") or {}).get("coming", 0) + len(after) - len(before)
+            same = {field: obj["metadata"][field] for field in ("uid", "resourceVersion")}
+            patch = {"metadata": same, "status": {**wire, "coming": max(coming, 0)}}
+            try:
+                await self._pools.patch(name, patch, subresource="status", field_manager=MANAGER)
+                return after
+            except ApiError as error:
+                if error.reason != "Conflict":
+                    raise
+        raise Moved("its status is being written to all the time")

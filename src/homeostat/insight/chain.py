@@ -1,0 +1,116 @@
+"""The whole chain of a decision about one resource: what was seen, what differs, who caused it, what each guard says, what comes next."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from homeostat.guards import explain
+from homeostat.guards.runbook import WAYS_OUT
+from homeostat.insight.fleets import View, hold_of
+from homeostat.insight.open import drift_data
+from homeostat.insight.words import ago
+from homeostat.loop.fleet import RETURN_PREFIX, Hold, Ref
+from homeostat.model.clock import parse_time
+from homeostat.model.conditions import find_condition
+from homeostat.model.protocol import CHANGE_SET
+
+CAUSES = {
+    "intent": "the declaration changed",
+    "drift": "reality changed",
+    "both": "the declaration changed, and reality too",
+}
+
+
+class Chain:
+    """Everything that is known of one resource's last decision."""
+
+    def __init__(self, view: View, ref: Ref) -> None:
+        self.view, self.ref, self.obj = view, ref, view.objects[ref]
+        self.fleet = view.fleet_of(ref)
+        self.policy = view.gate.policy(self.fleet)
+        self.drift = self.fleet.drifts.get(ref)
+        self.hold = hold_of(self.obj)
+        self.halts = view.halts(self.fleet)
+        said = explain(self.policy, self.fleet, ref, view.now) if self.drift is not None else []
+        self.guards: dict[str, Hold | None] = {}  # some judge twice: what one of them holds is held
+        for guard, hold in said:
+            self.guards[guard] = self.guards.get(guard) or hold
+        self.status: dict[str, Any] = self.obj.get("status") or {}
+
+    def data(self) -> dict[str, Any]:
+        """For programs."""
+        return {
+            "resource": str(self.ref),
+            "fleet": self.fleet.name,
+            "mode": str(self.policy.mode),
+            "policies": self.policies,
+            "declared": self.declared,
+            "observed": self.observed,
+            "cause": self.cause,
+            "drift": None if self.drift is None else drift_data(self.view, self.ref, self.drift),
+            "decision": self.decision,
+            "halts": [{"guard": h.guard, "reason": h.reason, "plan": h.plan} for h in self.halts],
+            "guards": [{"guard": name, "holds": hold.reason if hold else ""} for name, hold in self.guards.items()],
+            "next": self.next,
+        }
+
+    @property
+    def declared(self) -> str:
+        """Which generation is declared, and by whom it was last."""
+        metadata = self.obj["metadata"]
+        written = [e for e in metadata.get("managedFields") or () if "f:spec" in (e.get("fieldsV1") or {})]
+        last: dict[str, Any] = max(written, key=lambda entry: entry.get("time", ""), default={})
+        by = f", last by {last['manager']} at {last.get('time', '?')}" if last else ""
+        back = (metadata.get("annotations") or {}).get(CHANGE_SET, "")
+        taken = f"; taken back to it by the loop, as {back}" if back.startswith(RETURN_PREFIX) else ""
+        return f"generation {metadata.get('generation', 0)}{by}{taken}"
+
+    @property
+    def observed(self) -> str:
+        """Which generation was looked at, and when."""
+        seen = self.status.get("observedGeneration")
+        if seen is None:
+            return "never: no loop has looked at it. Is its provider on?"
+        current = "the present one" if seen == self.obj["metadata"].get("generation") else "not yet the present one"
+        said = f"generation {seen}, {current}"
+        if not (text := self.status.get("observedAt")):
+            return said
+        at = parse_time(text)
+        looked = max(at, self.view.passes.get(self.ref.kind, 0.0))
+        return f"{said}; looked at {ago(self.view.now - looked)} ago, and found so since {text}"
+
+    @property
+    def cause(self) -> str:
+        """Why it differs, and by whose doing; empty where it does not."""
+        if self.drift is None:
+            return ""
+        by = f", by {' and '.join(self.drift.by)}" if self.drift.by else ""
+        return f"{CAUSES[self.drift.cause]}{by}" + (f"; change set {self.drift.change_set}" if self.drift.change_set else "")
+
+    @property
+    def policies(self) -> list[str]:
+        """The names of the policies that guard it."""
+        return [policy["metadata"]["name"] for policy in self.view.policies_of(self.fleet)]
+
+    @property
+    def decision(self) -> str:
+        """What became of it."""
+        ready = find_condition(self.obj, "Ready") or {}
+        if self.hold is not None:
+            return f"held by {self.hold.guard}: {self.hold.reason}"
+        return f"{ready.get('reason', 'none yet')}: {ready.get('message', '')}".rstrip(": ")
+
+    @property
+    def next(self) -> str:
+        """What comes now, or what a person can do."""
+        plan = next((halt.plan for halt in self.halts if self.hold and halt.guard == self.hold.guard and halt.plan), "")
+        if plan:
+            return f"a fix, then a whole pass; or, if it is meant: homeostat approve {plan}"
+        if self.hold is not None:
+            way = WAYS_OUT.get(self.hold.guard, "")
+            return way.format(fleet=self.fleet.name) if way else "it goes on by itself when the guard lets it"
+        if self.drift is not None:
+            return "it is tried again, later after each failure" if self.drift.failures else "it is being done"
+        if self.ref in self.fleet.unknown:
+            return "it is looked at again with the next pass; nothing is done until it can be read"
+        return "nothing, until something changes; every pass looks at it"

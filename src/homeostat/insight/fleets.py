@@ -1,0 +1,179 @@
+"""The ledger and the guards, rebuilt from what the API shows: guards are pure functions, so their decisions can be replayed here.
+
+What only the engine knows (waves under way, breakers) is not in it; what the engine said on each object is, and is what counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from homeostat.client.kinds import Kind
+from homeostat.guards.gate import DEFAULT, PolicyGate
+from homeostat.guards.keeper import is_built_in, readable_policy
+from homeostat.guards.policy import GROUP, KIND, VERSION
+from homeostat.guards.returns import kept_returns, taken
+from homeostat.loop.changesets import last_write
+from homeostat.loop.election import LAST_PASS, NAMESPACE, PREFIX
+from homeostat.loop.fleet import Cause, Drift, Fleet, Halt, Hold, Op, Parts, Phase, Ref
+from homeostat.model.clock import parse_time
+from homeostat.model.conditions import find_condition
+from homeostat.model.errors import ApiError
+
+if TYPE_CHECKING:
+    from homeostat.client import Client
+
+Object = dict[str, Any]
+
+_PHASES = {"Acting": Phase.ACTING, "Retrying": Phase.FAILED}
+
+
+@dataclass(slots=True)
+class View:
+    """Fleets, their policies and their resources at one moment (`now`, wall seconds)."""
+
+    gate: PolicyGate
+    now: float
+    policies: dict[str, Object] = field(default_factory=dict)
+    fleets: dict[str, Fleet] = field(default_factory=dict)
+    objects: dict[Ref, Object] = field(default_factory=dict)
+    kinds: dict[str, Kind] = field(default_factory=dict)
+    passes: dict[str, float] = field(default_factory=dict)  # by kind: when the last whole pass of its loop began
+
+    def fleet(self, kind: str, namespace: str, labels: Mapping[str, str]) -> Fleet:
+        """The fleet of a resource."""
+        name = self.gate.fleet_of(kind, namespace, labels)
+        if name not in self.fleets:
+            self.fleets[name] = Fleet(name, 0, passes_begun=1, passes_done=1, returned=self.gate.returned.get(name, {}))
+        return self.fleets[name]
+
+    def fleet_of(self, ref: Ref) -> Fleet:
+        """The fleet of a resource that is there."""
+        return self.fleet(ref.kind, ref.namespace, self.objects[ref]["metadata"].get("labels") or {})
+
+    def policies_of(self, fleet: Fleet) -> list[Object]:
+        """The policies that guard a fleet, as objects; the default of its kind where no other does."""
+        names = self.gate.names(fleet) or (fleet.name.removeprefix(DEFAULT),)
+        return [self.policies[name] for name in names if name in self.policies]
+
+    def halts(self, fleet: Fleet) -> list[Halt]:
+        """What the engine says halts a fleet now."""
+        found = {}
+        for policy in self.policies_of(fleet):
+            for said in (policy.get("status") or {}).get("halts") or ():
+                if said.get("fleet") not in (None, "", fleet.name):
+                    continue  # the policy guards others, too
+                halt = Halt(
+                    said["guard"],
+                    said["reason"],
+                    parse_time(said["since"]),
+                    said.get("plan", ""),
+                    said.get("whatToDo", ""),
+                    said.get("changeSet", ""),
+                )
+                found[halt.guard, halt.plan, halt.change_set] = halt
+        return list(found.values())
+
+    def open(self) -> list[tuple[Ref, Drift]]:
+        """Every open difference, by kind and name."""
+        return sorted((ref, drift) for fleet in self.fleets.values() for ref, drift in fleet.drifts.items())
+
+
+async def look(client: Client, kinds: Iterable[Kind]) -> View:
+    """Reads policies and the resources of these kinds."""
+    policies = await _policies(client)
+    view = View(PolicyGate(), time.time(), {policy["metadata"]["name"]: policy for policy in policies})
+    for name, policy in view.policies.items():
+        known = view.gate.built_in if is_built_in(policy) else view.gate.policies
+        known[name] = readable_policy(policy)
+        for one in kept_returns(policy):
+            view.gate.returned.setdefault(one.fleet, {})[one.change_set] = taken(one)
+    chosen = list(kinds)
+    listed = await asyncio.gather(*(kind.on(client).list() for kind in chosen))
+    view.passes = await _passes(client)
+    for kind, objects in zip(chosen, listed, strict=True):
+        view.kinds[kind.name] = kind
+        for obj in objects:
+            _enter(view, kind, obj)
+    return view
+
+
+async def _passes(client: Client) -> dict[str, float]:
+    """When the last whole pass over each kind ended, as its loop tells with its lease; nothing for who may not read that."""
+    try:
+        leases = await client.kind("coordination.k8s.io/v1", "Lease").list(namespace=NAMESPACE)
+    except ApiError:
+        return {}
+    told = {one["metadata"]["name"]: (one["metadata"].get("annotations") or {}).get(LAST_PASS) for one in leases}
+    return {name.removeprefix(PREFIX): parse_time(at) for name, at in told.items() if at and name.startswith(PREFIX)}
+
+
+async def _policies(client: Client) -> Sequence[Object]:
+    try:
+        return await client.kind(f"{GROUP}/{VERSION}", KIND).list()
+    except ApiError as error:
+        if error.code == 404:  # no loop has ever run on this server
+            return []
+        raise
+
+
+def ref_of(kind: Kind, obj: Object) -> Ref:
+    """A resource as the ledger names it."""
+    metadata = obj["metadata"]
+    return Ref(kind.name, metadata.get("namespace", ""), metadata["name"], metadata.get("uid", ""))
+
+
+def _enter(view: View, kind: Kind, obj: Object) -> None:
+    ref = ref_of(kind, obj)
+    fleet = view.fleet(ref.kind, ref.namespace, obj["metadata"].get("labels") or {})
+    fleet.size += 1
+    view.objects[ref] = obj
+    ready = find_condition(obj, "Ready")
+    if ready is not None and ready.get("reason") == "Unreadable":
+        fleet.unknown[ref] = ready.get("message", "")
+    elif ready is not None and ready.get("reason") == "Unhealthy":
+        fleet.unhealthy[ref] = last_write(obj["metadata"]).name
+    drift = drift_of(ref, obj)
+    if drift is not None:
+        fleet.drifts[ref] = drift
+
+
+def drift_of(ref: Ref, obj: Object) -> Drift | None:
+    """The ledger's line of a resource, as its status has it."""
+    status = obj.get("status") or {}
+    line = status.get("drift")
+    if not line:
+        return None
+    hold = hold_of(obj)
+    reconciling = find_condition(obj, "Reconciling") or {}
+    return Drift(
+        ref=ref,
+        op=Op(line["op"]),
+        cause=Cause(line["cause"]),
+        since=parse_time(line["since"]),
+        made_from=line.get("madeFrom", ""),
+        generation=obj["metadata"].get("generation", 0),
+        paths=tuple(line.get("paths") or ()),
+        changes=tuple(line.get("changes") or ()),
+        owned=hold is None or hold.guard != "ownership",
+        change_set=line.get("changeSet", ""),
+        by=tuple(line.get("by") or ()),
+        phase=_PHASES.get(reconciling.get("reason", ""), Phase.OPEN),
+        attempts=line.get("attempts", 0),
+        failures=line.get("failures", 0),
+        reversals=tuple(parse_time(t) for t in status.get("reversals") or ()),
+        approved=line.get("approved", ""),
+        parts=Parts(**line["parts"]) if line.get("parts") else None,
+    )
+
+
+def hold_of(obj: Object) -> Hold | None:
+    """Which guard holds a resource, and why, as its conditions say it."""
+    condition = find_condition(obj, "Reconciling")
+    if condition is None or condition.get("reason") != "Held":
+        return None
+    guard, _, reason = condition.get("message", "").removeprefix("held by ").partition(": ")
+    return Hold(guard, reason)

@@ -1,0 +1,214 @@
+"""One workload: why it waits, runs or was suspended, by which decision, and what comes next."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from homeostat.gpu.cycle import gpus
+from homeostat.gpu.decisions import Decision
+from homeostat.gpu.explain import Why
+from homeostat.gpu.kinds import WHOLE, milli
+from homeostat.insight.fleets import hold_of
+from homeostat.insight.gpu import Facts, Object, phase_of, title
+from homeostat.insight.words import ago, count
+from homeostat.model.clock import format_time, parse_time
+
+Line = tuple[str, str]
+"""What it is about, in a word, and what is said of it. Without a word it goes on with the line before."""
+_ENDED = ("Succeeded", "Failed")
+_DONE = {
+    "admit": "admitted",
+    "resume": "resumed",
+    "migrate": "moved",
+    "suspend": "suspended",
+    "preempt": "preempted",
+    "reclaim": "reclaimed",
+    "requeue": "lost node",
+    "end": "ended",
+}
+_WAY_OUT = {
+    "quota": "`homeostat gpu quota {tenant}` shows what {tenant} uses; a larger quota, or the end of one of its workloads, lets it start",
+    "budget": "a larger budget, or the next period of it",
+    "capacity": "GPUs come free, or a node joins",
+    "fragmentation": "GPUs come free on one node; smaller replicas would fit now",
+    "topology": "GPUs come free near each other; a wider topology would fit now",
+    "type": "a node with such GPUs joins, or it asks for other ones: `homeostat gpu top` shows what there is",
+    "tenant": "name a tenant of `homeostat gpu quota` that allows the namespace {namespace}",
+    "request": "ask for whole GPUs, or for a fraction of one",
+    "stopped": '`kubectl patch workload {name} -n {namespace} --type=merge -p \'{{"spec":{{"suspended":false}}}}\'`',
+    "home": "what runs on that node makes way or ends",
+    "reservation": "those ahead of it start",
+    "observer": "the nodes are heard again: look after their agents, or the clocks",
+}
+
+
+def find(facts: Facts, wanted: str, sees: Callable[[str], bool] = lambda namespace: True) -> Object:
+    """The workload `namespace/name`. LookupError where there is none, with the one that may have been meant; of namespaces that
+    somebody does not see, none is named."""
+    by_title = {title(obj): obj for obj in facts.workloads.values() if sees(obj["metadata"].get("namespace", ""))}
+    if wanted in by_title:
+        return by_title[wanted]
+    where, _, name = wanted.partition("/")
+    by_name = {one.partition("/")[2]: one for one in sorted(by_title, key=lambda one: one.startswith(f"{where}/"))}
+    near = [by_name[one] for one in difflib.get_close_matches(name, list(by_name), n=1)]
+    hint = f" Did you mean '{near[0]}'?" if near else " `kubectl get workloads -A` lists them."
+    raise LookupError(f"there is no workload '{name}' in {where}.{hint}")
+
+
+class Story:
+    """All that is known of one workload, first as data; the lines are made of that."""
+
+    def __init__(self, facts: Facts, obj: Object) -> None:
+        self.facts, self.obj = facts, obj
+        self.meta, self.spec, self.status = obj["metadata"], obj["spec"], obj.get("status") or {}
+        self.uid: str = self.meta["uid"]
+        self.phase = phase_of(obj)
+        self.why: Why | None = facts.plan.pending.why(self.uid)
+        self.next: Decision | None = facts.decision_on(self.uid)
+        self.hold = hold_of(obj)
+        self.decided: dict[str, Any] | None = self.status.get("decision")
+
+    def data(self) -> dict[str, Any]:
+        """For programs."""
+        return {
+            "workload": title(self.obj),
+            "tenant": self.spec["tenant"],
+            "phase": self.phase,
+            "gpus": self._wants() / WHOLE,
+            "assignment": self.status.get("assignment") or [],
+            "waits": self._waits(),
+            "lastDecision": self._last(),
+            "next": None
+            if self.next is None
+            else {"verb": str(self.next.verb), "reason": self.next.reason, "constraint": str(self.next.constraint)},
+            "heldBy": None if self.hold is None else {"guard": self.hold.guard, "reason": self.hold.reason},
+            "gpuHours": self.status.get("gpuHours", 0.0),
+            "suspensions": self.status.get("suspensions", 0),
+        }
+
+    def _wants(self) -> int:
+        return int(self.spec.get("replicas", 1)) * milli((self.spec.get("resources") or {}).get("gpus", 1))
+
+    def _waits(self) -> dict[str, Any] | None:
+        why = self.why
+        if why is None:
+            return None
+        cycle = self.facts.plan.pending.cycle
+        start = why.estimated_start
+        return {
+            "seconds": round(float(cycle.waited[cycle.index[self.uid]])),
+            "constraint": str(why.constraint),
+            "reason": why.reason,
+            "position": why.position,
+            "queue": self.facts.plan.pending.queued,
+            "ahead": [{"name": one.name, "tenant": one.tenant, "gpus": one.gpus, "why": one.why} for one in why.ahead],
+            "aheadWorkloads": why.ahead_count,
+            "aheadGpus": why.ahead_milli / WHOLE,
+            "estimatedStart": None if start is None else format_time(start),
+            "startsInSeconds": None if start is None else max(round(start - self.facts.now), 0),
+            "whatHelps": _WAY_OUT.get(why.constraint, "").format(
+                tenant=self.spec["tenant"], name=self.meta["name"], namespace=self.meta.get("namespace", "")
+            ),
+        }
+
+    def _last(self) -> dict[str, Any] | None:
+        if not self.decided:
+            return None
+        other = self.decided.get("beneficiary", "")
+        return {**self.decided, "beneficiary": self.facts.name_of(other) if other else ""}
+
+    # For people
+
+    @property
+    def headline(self) -> str:
+        """Which it is, and how it stands."""
+        return f"Workload {title(self.obj)} of {self.spec['tenant']}: {self.phase}"
+
+    def lines(self) -> Iterator[Line]:
+        """From how it stands to what comes next."""
+        replicas, each = self.spec.get("replicas", 1), (self.spec.get("resources") or {}).get("gpus", 1)
+        models = " or ".join((self.spec.get("resources") or {}).get("models") or ()) or "any type"
+        priority = self.spec.get("priority", 0)
+        yield "wants", f"{gpus(self._wants())} of {models}: {count(replicas, 'replica')} with {each} each, priority {priority}"
+        if self.phase in _ENDED:
+            yield from self._end()
+            return
+        yield from self._places()
+        yield from self._decision_lines()
+        yield from self._waiting_lines()
+        yield "next", self._what_comes()
+
+    def _end(self) -> Iterator[Line]:
+        if self.status.get("reason"):
+            yield "because", self.status["reason"]
+        hours, times = self.status.get("gpuHours", 0.0), self.status.get("suspensions", 0)
+        yield "used", f"{hours:.3g} GPU hours, suspended {times} times on the way"
+        yield "next", "nothing: it has ended"
+
+    def _places(self) -> Iterator[Line]:
+        places = self.status.get("assignment") or ()
+        if not places:
+            return
+        where = ", ".join(f"{one['node']} GPU {','.join(map(str, one.get('gpus') or ()))}" for one in places[:4])
+        more = f" and {len(places) - 4} more" if len(places) > 4 else ""
+        if self.phase == "Suspended":
+            yield "state", f"lies on {where}{more}: it goes on there, where it stopped"
+        else:
+            since = f", for {self._since(self.status['startedAt'])}" if self.status.get("startedAt") else ""
+            yield "holds", f"{where}{more}{since}"
+
+    def _since(self, text: str) -> str:
+        return ago(self.facts.now - parse_time(text))
+
+    def _decision_lines(self) -> Iterator[Line]:
+        last = self._last()
+        if last is None:
+            return
+        for_what = "" if last["constraint"] == "none" else f", for {last['constraint']}"
+        yield _DONE.get(last["verb"], "decided"), f"{self._since(last['at'])} ago{for_what}: {last['reason']}"
+        if last["beneficiary"]:
+            yield "", f"to make room for {last['beneficiary']}"
+        if self.phase == "Suspended":
+            times = f"suspended {count(self.status.get('suspensions', 0), 'time')} so far"
+            hours = self.status.get("gpuHours", 0.0)
+            yield "", f"{times}; {hours:.3g} GPU hours are done and kept" if self.status.get("assignment") else times
+
+    def _waiting_lines(self) -> Iterator[Line]:
+        waits = self._waits()
+        if waits is None or self.why is None:
+            return
+        yield "held back", f"by {waits['constraint']}, for {ago(waits['seconds'])}: {waits['reason']}"
+        if waits["position"]:
+            ahead = f"{count(waits['aheadWorkloads'], 'workload')} ahead of it for the same GPUs or quota, with {gpus(self.why.ahead_milli)}"
+            nobody = "nobody is ahead of it for the same"
+            yield "position", f"{waits['position']} of {waits['queue']}; {ahead if waits['aheadWorkloads'] else nobody}"
+            width = max((len(one["name"]) for one in waits["ahead"]), default=0)
+            for one in waits["ahead"]:
+                yield "", f"  {one['name']:{width}}  {one['tenant']} wants {one['gpus']}: {one['why']}"
+            if waits["aheadWorkloads"] > len(waits["ahead"]):
+                yield "", f"  and {waits['aheadWorkloads'] - len(waits['ahead'])} before those"
+        starts = waits["startsInSeconds"]
+        unknown = "nobody can say when: nothing that is known of would let it start"
+        yield "likely", unknown if starts is None else f"in about {ago(starts)}, by how long what runs is expected to go on"
+        if waits["whatHelps"]:
+            yield "helps", waits["whatHelps"]
+
+    def _what_comes(self) -> str:
+        if self.facts.halts and self.next is not None:
+            return f"{self._would()}, but the guards have halted: {self.facts.halts[0]['reason']}. See `homeostat runbook`"
+        if self.hold is not None:
+            return f"{self._would()}, but it is held by {self.hold.guard}: {self.hold.reason}. See `homeostat explain workload {self.meta['name']}`"
+        if self.next is not None:
+            return f"{self._would()}, at the next cycle"
+        if self.why is not None:
+            return "it starts when it is its turn and there is room; every cycle looks again"
+        return {"Starting": "its agents start it", "Suspending": "its agents take it off its GPUs"}.get(
+            self.phase, "nothing is planned: it runs on"
+        )
+
+    def _would(self) -> str:
+        if self.next is None:
+            return "something is to be done"
+        return f"the governor wants to {self.next.verb} it ({self.next.constraint}: {self.next.reason})"

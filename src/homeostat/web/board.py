@@ -1,0 +1,192 @@
+"""What all viewers share: policies, and rows of all that the loop keeps, current by watches. Rows are kept only while somebody looks."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any
+
+from homeostat.client import Client, Informer, Key, Unreachable
+from homeostat.client.kinds import Kind, served_kinds
+from homeostat.guards.policy import GROUP, KIND, VERSION
+from homeostat.model.clock import Clock
+from homeostat.model.errors import ApiError
+from homeostat.web.gpu import GpuBoard
+from homeostat.web.series import EVERY_SECONDS, Series
+from homeostat.web.standing import Resource
+from homeostat.web.tally import Tally
+from homeostat.web.waves import Waves
+
+log = logging.getLogger("homeostat.web")
+
+LINGER_SECONDS = 60.0
+"""How long rows are kept after the last viewer went: people reload."""
+DEFINITIONS = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+FIGURES = ("size", "drifted", "unknown", "acted", "halts")
+
+
+class Board:
+    """`start` it and `stop` it with the server. Who wants rows says so with `viewing`."""
+
+    def __init__(self, client: Client, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+        self.policies: Informer[dict[str, Any]] = client.kind(f"{GROUP}/{VERSION}", KIND).informer()
+        self.kinds: dict[str, Kind] = {}
+        self.rows: dict[str, Informer[Resource]] = {}
+        self.tallies: dict[str, Tally] = {}
+        self.series: dict[str, Series] = {}
+        self.waves = Waves()
+        self._definitions: Informer[dict[str, Any]] = client.kind(*DEFINITIONS).informer()
+        self._listeners: set[Callable[[str, Key | None], None]] = set()
+        self._viewers = 0
+        self._tasks: list[asyncio.Task[None]] = []
+        self._closing: asyncio.TimerHandle | None = None
+        self._learning = asyncio.Event()
+        self.gpu = GpuBoard(client, clock, self)
+
+    # Its life
+
+    def start(self) -> None:
+        self.policies.subscribe(self._policy_moved)
+        self._definitions.subscribe(lambda _: self._learning.set())
+        for informer in (self.policies, self._definitions):
+            informer.start()
+        self.gpu.start()
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(self._sample(), name="board samples"), loop.create_task(self._learn(), name="board kinds")]
+
+    async def stop(self) -> None:
+        if self._closing is not None:
+            self._closing.cancel()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.gpu.stop()
+        await self.policies.stop()
+        await self._definitions.stop()
+        for informer in self.rows.values():
+            await informer.stop()
+
+    def _policy_moved(self, key: Key) -> None:
+        policy = self.policies.get(key.name, key.namespace)
+        if policy is not None:
+            self.waves.note(policy)
+        self._tell(KIND, key)
+
+    async def _sample(self) -> None:
+        await self.policies.wait_synced()
+        while True:
+            now = self._clock.now()
+            for policy in self.policies.all():
+                self._series(policy["metadata"]["name"]).add(now, figures_of(policy))
+            await asyncio.sleep(EVERY_SECONDS)
+
+    def _series(self, policy: str) -> Series:
+        return self.series.setdefault(policy, Series(FIGURES))
+
+    # Kinds come and go
+
+    async def _learn(self) -> None:
+        await self._definitions.wait_synced()
+        while True:
+            self._learning.clear()
+            try:
+                await self.learn()
+            except (ApiError, Unreachable) as error:
+                log.warning("which kinds there are cannot be read: %s", error)
+            await self._learning.wait()
+            await asyncio.sleep(0.2)  # definitions come in numbers
+
+    async def learn(self) -> None:
+        """Asks which kinds the loop keeps; begins to follow those that are new, where somebody looks."""
+        kinds = {kind.name: kind for kind in await served_kinds(self._client) if kind.kept}
+        if kinds != self.kinds:
+            self.kinds = kinds
+            if self._viewers:
+                self._follow()
+            self._tell("", None)
+
+    def _follow(self) -> None:
+        for name, kind in self.kinds.items():
+            if name not in self.rows:
+                informer = self.rows[name] = self._client.kind(kind.api_version, kind.kind, Resource).informer()
+                self.tallies[name] = Tally()
+                informer.subscribe(self._hearer(name, informer))
+                informer.start()
+        for name in self.rows.keys() - self.kinds.keys():
+            self._drop(name)
+
+    def _hearer(self, name: str, informer: Informer[Resource]) -> Callable[[Key], None]:
+        tally = self.tallies[name]
+
+        def heard(key: Key) -> None:
+            tally.put(key, informer.get(key.name, key.namespace))
+            self._tell(name, key)
+
+        return heard
+
+    def _drop(self, name: str) -> None:
+        self.tallies.pop(name, None)
+        self._tasks.append(asyncio.get_running_loop().create_task(self.rows.pop(name).stop(), name="board drops a kind"))
+        self._tasks = [task for task in self._tasks if not task.done()]
+
+    # Who looks
+
+    def expect(self) -> None:
+        """Somebody is about to look: rows are asked for now, so that they are there by then; where nobody comes, they go again."""
+        if not self._viewers and self._closing is None and self.kinds:
+            self._follow()
+            self._closing = asyncio.get_running_loop().call_later(LINGER_SECONDS, self._close)
+
+    @contextlib.asynccontextmanager
+    async def viewing(self) -> AsyncIterator[None]:
+        """While in here, rows of all kinds are kept; they are there when it begins."""
+        self._viewers += 1
+        if self._closing is not None:
+            self._closing.cancel()
+            self._closing = None
+        if not self.kinds:
+            await self.learn()
+        self._follow()
+        try:
+            await asyncio.gather(*(informer.wait_synced() for informer in tuple(self.rows.values())))
+            yield
+        finally:
+            self._viewers -= 1
+            if not self._viewers:
+                self._closing = asyncio.get_running_loop().call_later(LINGER_SECONDS, self._close)
+
+    def _close(self) -> None:
+        self._closing = None
+        for name in tuple(self.rows):
+            self._drop(name)
+
+    # Who wants to know
+
+    @contextlib.contextmanager
+    def listening(self, heard: Callable[[str, Key | None], None]) -> Any:
+        """Calls `heard` with the kind and key of everything that changes; with an empty kind where the kinds themselves did."""
+        self._listeners.add(heard)
+        try:
+            yield
+        finally:
+            self._listeners.discard(heard)
+
+    def _tell(self, kind: str, key: Key | None) -> None:
+        for heard in tuple(self._listeners):
+            heard(kind, key)
+
+
+def figures_of(policy: Mapping[str, Any]) -> dict[str, float]:
+    """What a policy says of its fleet, for the record."""
+    status = policy.get("status") or {}
+    return {
+        "size": status.get("fleetSize", 0),
+        "drifted": status.get("drifted", 0),
+        "unknown": status.get("unknown", 0),
+        "acted": max((wave["members"] for wave in status.get("waves") or ()), default=0),
+        "halts": len(status.get("halts") or ()),
+    }

@@ -1,0 +1,133 @@
+// Within five seconds: what drifts, what the loop does about it, what it refuses and why. And the big switch.
+import { html, useEffect, useRef, useState } from "../lib.js";
+import { useTopics } from "../live.js";
+import { Bar, Command, Dialog, Problem, Spark, Standing, useDoing } from "../parts.js";
+import { Link, pathTo } from "../router.js";
+import { current, may, merge } from "../session.js";
+import { Ago, many, number } from "../words.js";
+
+const POLICIES = "/apis/homeostat.dev/v1alpha1/guardpolicies";
+
+export function Fleet() {
+  const [seen, setSeen] = useState(null);
+  const [problem, setProblem] = useState("");
+  const series = useRef({});
+  useTopics({ fleet: { topic: "fleet" } }, (_, words) => {
+    if (words.error) return setProblem(words.error);
+    for (const [name, part] of Object.entries(words.series || {})) {
+      const known = (series.current[name] ||= { at: [], drifted: [] });
+      known.at.push(...part.at);
+      known.drifted.push(...part.drifted);
+    }
+    setProblem("");
+    setSeen(words);
+  });
+  if (problem) return html`<main><${Problem}>${problem}<//></main>`;
+  if (!seen) return html`<main><p class="loading">Loading…</p></main>`;
+  const halts = seen.policies.flatMap((policy) => (policy.status.halts || []).map((halt) => ({ policy, halt })));
+  return html`<main>
+    <${Summary} kinds=${seen.kinds} halts=${halts} policies=${seen.policies} />
+    ${halts.length > 0 && html`<section aria-labelledby="halts"><h2 id="halts">Halted</h2>${halts.map(({ policy, halt }) => html`<${Halt} key=${policy.name + halt.plan + halt.guard} policy=${policy} halt=${halt} />`)}</section>`}
+    <section aria-labelledby="kinds"><h2 id="kinds">Kinds</h2>
+      ${seen.kinds.length ? html`<div class="tiles">${seen.kinds.map((kind) => html`<${Tile} key=${kind.name} kind=${kind} policies=${policiesOf(kind, seen.policies)} series=${series.current[kind.name]} />`)}</div>` : html`<${Nothing} />`}
+    </section>
+  </main>`;
+}
+
+function Nothing() {
+  return html`<div class="empty">
+    <p>The loop keeps nothing yet. Let it keep files, say, and declare one:</p>
+    <p><${Command}>homeostat up --allow file:/tmp/example --enforce<//></p>
+    <p class="hint">The guide <em>Write your first provider</em> shows how to keep what is yours.</p>
+  </div>`;
+}
+
+// The policies that guard a kind: those that name it, else the one that is built in for it.
+function policiesOf(kind, policies) {
+  const named = policies.filter((policy) => !policy.builtIn && (policy.spec.fleet?.kinds || []).includes(kind.name));
+  return named.length ? named : policies.filter((policy) => policy.builtIn && policy.name === kind.name);
+}
+
+function Summary({ kinds, halts, policies }) {
+  const total = (name) => kinds.reduce((sum, kind) => sum + (kind.counts[name] || 0), 0);
+  const frozen = policies.filter((policy) => standingFreezes(policy).length).length;
+  const figures = [
+    ["converged", total("converged")],
+    ["progressing", total("progressing")],
+    ["held", total("held")],
+    ["degraded", total("degraded")],
+    ["unknown", total("unknown")],
+  ];
+  return html`<header class="summary">
+    <dl class="figures">
+      ${figures.map(([name, count]) => html`<div class=${count && name !== "converged" ? `figure ${name}` : "figure"}><dt><${Standing} is=${name} /></dt><dd>${number(count)}</dd></div>`)}
+      <div class=${frozen ? "figure frozen" : "figure"}><dt><${Standing} is="frozen">frozen policies<//></dt><dd>${number(frozen)}</dd></div>
+    </dl>
+    <${FreezeAll} policies=${policies} />
+  </header>`;
+}
+
+const standingFreezes = (policy) => (policy.spec.freezes || []).filter((freeze) => !freeze.until || Date.parse(freeze.until) > Date.now());
+
+function FreezeAll({ policies }) {
+  const [asking, setAsking] = useState(false);
+  const [allowed, setAllowed] = useState(false);
+  useEffect(() => void may("patch", "homeostat.dev", "guardpolicies").then(setAllowed), []);
+  const frozen = policies.filter((policy) => standingFreezes(policy).length);
+  if (!allowed || !policies.length) return "";
+  const all = frozen.length === policies.length;
+  return html`<div class="switch">
+    <button type="button" class=${all ? "thaw" : "freeze"} onClick=${() => setAsking(true)}>${all ? "Unfreeze…" : "Freeze everything…"}</button>
+    <p class="hint">${all ? "Nothing is done; looking goes on." : "Stops all acting at once. Looking goes on."}</p>
+    ${asking && html`<${Freezing} policies=${policies} thaw=${all} onClose=${() => setAsking(false)} />`}
+  </div>`;
+}
+
+export function Freezing({ policies, thaw, onClose }) {
+  const [reason, setReason] = useState("");
+  const [hours, setHours] = useState("");
+  const doing = useDoing();
+  const submit = async (event) => {
+    event.preventDefault();
+    const freeze = { reason, author: current().user, ...(hours ? { until: new Date(Date.now() + hours * 3600e3).toISOString().replace(/\.\d+/, "") } : {}) };
+    const done = await doing.run(() =>
+      Promise.all(policies.map((policy) => merge(`${POLICIES}/${encodeURIComponent(policy.name)}`, { metadata: { resourceVersion: policy.resourceVersion }, spec: { freezes: thaw ? null : [...standingFreezes(policy), freeze] } }))),
+    );
+    if (done) onClose();
+  };
+  return html`<${Dialog} title=${thaw ? `Unfreeze ${many(policies.length, "policy", "policies")}?` : `Freeze ${many(policies.length, "policy", "policies")}?`} onClose=${onClose}>
+    <form onSubmit=${submit}>
+      ${thaw
+        ? html`<p>What waited is judged by the guards again, and done where they let it.</p>
+            <ul>${policies.flatMap((policy) => standingFreezes(policy).map((freeze) => html`<li><strong>${policy.name}</strong>: ${freeze.reason} (${freeze.author})</li>`))}</ul>`
+        : html`<p>Nothing will be changed, made or deleted until somebody lifts it${hours ? ` or ${hours} h are over` : ""}. Drift is seen and reported all the while.</p>
+            <label>Reason<input required value=${reason} onInput=${(event) => setReason(event.target.value)} placeholder="what is the matter" /></label>
+            <label>Ends after (hours, empty: when somebody lifts it)<input type="number" min="0.1" step="any" value=${hours} onInput=${(event) => setHours(event.target.value)} /></label>`}
+      <${Problem}>${doing.error}<//>
+      <div class="buttons"><button type="button" class="quiet" onClick=${onClose}>Cancel</button><button class=${thaw ? "thaw" : "freeze"} disabled=${doing.busy}>${thaw ? "Unfreeze" : "Freeze"}</button></div>
+    </form>
+  <//>`;
+}
+
+function Halt({ policy, halt }) {
+  return html`<article class="halt">
+    <h3><${Standing} is="held">${halt.guard}<//> <${Link} to=${pathTo("guards", policy.name)}>${policy.name}<//> <${Ago} time=${halt.since} /></h3>
+    <p>${halt.reason}</p>
+    ${halt.whatToDo && html`<p class="hint">${halt.whatToDo}</p>`}
+    <p><${Link} to=${pathTo("guards", policy.name)} class="button">See the plan and decide<//></p>
+  </article>`;
+}
+
+function Tile({ kind, policies, series }) {
+  const words = policies.flatMap((policy) => standingFreezes(policy).map((freeze) => `frozen by ${freeze.author}: ${freeze.reason}`));
+  const mode = policies.length && policies.every((policy) => policy.spec.mode === "Enforce") ? "acts" : "observes";
+  const busy = policies.flatMap((policy) => policy.status.waves || []);
+  return html`<article class="tile">
+    <h3><${Link} to=${pathTo("kinds", kind.name)}>${kind.kind}<//></h3>
+    <p class="sub">${kind.name} · ${words.length ? html`<${Standing} is="frozen">${words[0]}<//>` : mode}</p>
+    <${Bar} counts=${kind.counts} label=${kind.kind} />
+    <p class="counts">${["degraded", "held", "unknown", "progressing", "converged"].filter((name) => kind.counts[name]).map((name) => html`<${Link} to=${`${pathTo("kinds", kind.name)}?standing=${name}`}><${Standing} is=${name}>${number(kind.counts[name])} ${name}<//><//> `)}</p>
+    ${series && series.at.length > 1 && html`<div class="trend"><${Spark} values=${series.drifted} label="drift" /><span class="hint">drift, since <${Ago} time=${new Date(1000 * series.at[0]).toISOString()} /></span></div>`}
+    ${busy.slice(0, 3).map((wave) => html`<p class="hint">wave ${wave.number} of ${wave.changeSet || "repairs"}: ${wave.verified} of ${wave.members} verified${wave.failed ? `, ${wave.failed} failed` : ""}</p>`)}
+  </article>`;
+}

@@ -1,0 +1,273 @@
+"""Who has which GPUs, who waits and why: computed when it is asked, from what the server says then."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import termios
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.cli.conftest import COMMAND
+
+from homeostat.gpu.kinds import GROUP, WORKLOAD
+from homeostat.guards.policy import POLICY_KIND
+from homeostat.model.clock import format_time
+
+from .conftest import Ask, Fleet
+
+
+def test_quota_tells_what_is_used_borrowed_and_lent(ask: Ask, fleet: Fleet) -> None:
+    rows = {row["tenant"]: row for row in json.loads(ask("quota", "-o", "json").stdout)}
+    assert {name: (row["nominal"], row["used"], row["borrowed"], row["lent"]) for name, row in rows.items()} == {
+        "vision": (4, 5, 1, 0),
+        "speech": (4, 1, 0, 1),
+    }
+    assert rows["vision"]["dominantShareNow"] == pytest.approx(5 / 8 / 2, abs=1e-3)
+    assert rows["speech"]["budget"]["gpuHours"] == 100
+    text = ask("quota").stdout
+    assert "TENANT" in text
+    assert "of 100 GPU h" in text
+
+
+def test_use_beyond_all_that_a_tenant_may_have_is_called_too_many_and_not_borrowed(ask: Ask, fleet: Fleet) -> None:
+    fleet.tenant("alone", 1)
+    fleet.workload("big", "alone", on=("n1", [6, 7]), resources={"gpus": 2})
+    (row,) = json.loads(ask("quota", "alone", "-o", "json").stdout)
+    assert (row["used"], row["borrowed"], row["over"]) == (2, 0, 1)
+    assert "2, 1 too many" in ask("quota", "alone").stdout
+
+
+def test_the_queue_is_in_order_with_what_binds_each(ask: Ask, fleet: Fleet) -> None:
+    fleet.workload("late", "speech", resources={"gpus": 8})
+    fleet.workload("urgent", "speech", resources={"gpus": 8}, priority=100)
+    fleet.workload("lost", "nobody")
+    rows = json.loads(ask("queue", "-o", "json").stdout)
+    assert [(row["name"], row["position"], row["constraint"]) for row in rows] == [
+        ("urgent", 1, "quota"),
+        ("late", 2, "quota"),
+        ("lost", 0, "tenant"),
+    ]
+    assert rows[1]["ahead"] == {"workloads": 1, "gpus": 8.0}
+    mine = ask("queue", "--tenant", "speech", "--limit", "1")
+    assert "default/urgent" in mine.stdout
+    assert "default/late" not in mine.stdout
+    assert "… and 1 more" in mine.stderr
+    assert "nobody waits" in ask("queue", "-n", "elsewhere").stderr
+
+
+def test_nobody_waits_is_said(ask: Ask, fleet: Fleet) -> None:
+    done = ask("queue")
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert "nobody waits" in done.stderr
+
+
+def test_explain_names_what_binds_the_position_and_who_is_ahead_with_how_much(ask: Ask, fleet: Fleet) -> None:
+    fleet.workload("first", "speech", resources={"gpus": 8}, priority=5)
+    fleet.workload("second", "speech", resources={"gpus": 8})
+    waits = json.loads(ask("explain", "second", "-o", "json").stdout)["waits"]
+    assert (waits["constraint"], waits["position"], waits["queue"]) == ("quota", 2, 2)
+    assert waits["ahead"] == [{"name": "default/first", "tenant": "speech", "gpus": "8", "why": "higher priority"}]
+    assert waits["aheadGpus"] == 8
+    said = ask("explain", "second").stdout
+    assert "held back  by quota" in said
+    assert "position   2 of 2; 1 workload ahead of it" in said
+    assert "default/first  speech wants 8: higher priority" in said
+    assert "homeostat gpu quota speech" in said
+
+
+def test_explain_goes_by_what_is_now_and_not_by_what_the_status_said(ask: Ask, fleet: Fleet) -> None:
+    stale = {
+        "phase": "Pending",
+        "reason": "it wants 2 of H100, and speech uses 4 of its 4",
+        "constraint": "quota",
+        "position": 7,
+    }
+    fleet.workload("job", "speech", resources={"gpus": 2}, status=stale)
+    found = json.loads(ask("explain", "job", "-o", "json").stdout)
+    assert found["waits"] is None
+    assert found["next"]["verb"] == "admit"
+    assert "the governor wants to admit it" in ask("explain", "job").stdout
+
+
+def test_explain_tells_why_a_suspended_one_was_suspended_by_whom_and_what_brings_it_back(
+    ask: Ask, fleet: Fleet
+) -> None:
+    rival = fleet.workload("rival", "vision", on=("n1", [6, 7]), resources={"gpus": 2})
+    at = format_time(time.time() - 90)
+    decision = {
+        "verb": "preempt",
+        "reason": "rival comes first",
+        "constraint": "priority",
+        "at": at,
+        "beneficiary": rival,
+    }
+    status = {
+        "phase": "Suspended",
+        "suspensions": 1,
+        "gpuHours": 2.5,
+        "decision": decision,
+        "assignment": [{"replica": 0, "node": "n1", "gpus": [6, 7]}],
+    }
+    fleet.workload("victim", "speech", resources={"gpus": 2}, status=status)
+    said = ask("explain", "victim").stdout
+    assert "preempted  1m3" in said
+    assert "for priority: rival comes first" in said
+    assert "to make room for default/rival" in said
+    assert "lies on n1 GPU 6,7" in said
+    assert "2.5 GPU hours are done and kept" in said
+    assert "held back  by quota" in said  # the cohort has lent it all
+    assert json.loads(ask("explain", "victim", "-o", "json").stdout)["lastDecision"]["beneficiary"] == "default/rival"
+
+
+def test_explain_says_what_is_about_to_happen_to_one_that_runs_and_who_stops_it(ask: Ask, fleet: Fleet) -> None:
+    assert "nothing is planned: it runs on" in ask("explain", "train").stdout
+    fleet.raise_quota("vision", 0)
+    fleet.raise_quota("speech", 2)  # the cohort has two, and five are used
+    said = ask("explain", "train").stdout
+    assert "the governor wants to suspend it (quota: vision borrowed 5 GPUs that its cohort no longer has" in said
+    halt = {"guard": "mass-drift", "reason": "9 of 15 would be changed", "since": format_time(time.time())}
+    policy = {"metadata": {"name": WORKLOAD.name}, "spec": {"fleet": {"kinds": [WORKLOAD.name]}}}
+    fleet.write(POLICY_KIND.api_version, POLICY_KIND.kind, policy, {"halts": [halt]})
+    assert "but the guards have halted: 9 of 15 would be changed" in ask("explain", "train").stdout
+    assert "HALTED by mass-drift: 9 of 15 would be changed" in ask("top").stdout
+
+
+def test_explain_names_the_guard_that_holds_what_would_be_done(ask: Ask, fleet: Fleet) -> None:
+    held = {"type": "Reconciling", "status": "True", "reason": "Held", "message": "held by freeze: until Monday"}
+    stamped = {**held, "lastTransitionTime": format_time(time.time()), "observedGeneration": 1}
+    fleet.workload("job", "speech", status={"conditions": [stamped]})
+    said = ask("explain", "job").stdout
+    assert "the governor wants to admit it" in said
+    assert "but it is held by freeze: until Monday" in said
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [
+        ("trian", "Did you mean 'default/train'?"),
+        ("lab/train", "Did you mean 'default/train'?"),
+        ("zzzzz", "kubectl get workloads -A"),
+    ],
+)
+def test_a_mistyped_workload_is_told_with_the_one_that_may_be_meant(
+    ask: Ask, fleet: Fleet, word: str, hint: str
+) -> None:
+    done = ask("explain", word)
+    assert done.exit_code == 1
+    assert hint in done.stderr
+    assert "Traceback" not in done.output
+
+
+def test_a_mistyped_tenant_and_command_are_told_with_the_one_that_may_be_meant(ask: Ask, fleet: Fleet) -> None:
+    assert "Did you mean 'vision'?" in ask("quota", "visoin").stderr
+    assert "Did you mean 'vision'?" in ask("queue", "--tenant", "vison").stderr
+    assert "Did you mean 'explain'?" in ask("explian").stderr
+
+
+def test_top_shows_who_holds_each_gpu_how_it_is_and_which_node_is_lost(ask: Ask, fleet: Fleet) -> None:
+    fleet.node("n2", gpus=2, heard=300.0, health="Failed", reason="XID 79")
+    found = yaml.safe_load(ask("top", "-o", "yaml").stdout)
+    n1, n2 = found["nodes"]
+    assert [[one["workload"] for one in gpu["holders"]] for gpu in n1["gpus"]] == [["default/train"]] * 5 + [
+        ["default/decode"]
+    ] + [[], []]
+    assert n1["gpus"][0] | {"holders": 0} == {
+        "index": 0, "health": "Healthy", "reason": "", "utilisation": 0.5, "memoryUsedMib": 2048, "memoryMib": 81920, "powerWatts": 300.0,
+        "temperature": 0.0, "holders": 0, "unknownProcesses": False,
+    }  # fmt: skip
+    assert (n1["lost"], n2["lost"]) == (False, True)
+    lines = ask("top").stdout.splitlines()
+    assert next(line for line in lines if line.startswith("n1")).endswith("B50  B50  B50  B50  B50  A50   ·    ·  ")
+    assert "LOST" in next(line for line in lines if line.startswith("n2"))
+    assert "x" in next(line for line in lines if line.startswith("n2"))
+    each = ask("top", "--gpus").stdout
+    assert "default/train (vision)" in each
+    assert "Failed: XID 79" in each
+
+
+def test_nothing_is_coloured_where_there_is_no_terminal(ask: Ask, fleet: Fleet) -> None:
+    for command in (["top"], ["quota"], ["explain", "train"]):
+        assert "\x1b" not in ask(*command).output
+
+
+def test_that_no_loop_shares_out_is_said(ask: Ask, fleet: Fleet) -> None:
+    assert "no loop shares out GPUs at present" in ask("quota").stderr
+
+
+def test_a_server_that_knows_nothing_of_gpus_says_what_to_do(ask: Ask) -> None:
+    for command in (["top"], ["queue"], ["quota"], ["explain", "x"]):
+        done = ask(*command)
+        assert done.exit_code == 1
+        assert "homeostat up --allow gpu" in done.stderr
+
+
+def test_in_a_terminal_top_goes_on_and_shows_what_changes_until_ctrl_c(fleet: Fleet) -> None:
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 120, 0, 0))
+    env = {**os.environ, "KUBECONFIG": str(fleet.plane.kubeconfig), "TERM": "xterm-256color"}
+    process = subprocess.Popen(
+        [*COMMAND, "gpu", "top", "--every", "0.2"],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=env,
+        start_new_session=True,
+    )
+    os.close(theirs)
+    seen = ""
+
+    def read_until(word: str) -> None:
+        nonlocal seen
+        give_up = time.monotonic() + 60
+        while word not in seen:
+            assert time.monotonic() < give_up, seen[-2000:]
+            if select.select([ours], [], [], 0.5)[0]:
+                seen += os.read(ours, 65536).decode(errors="replace")
+
+    try:
+        read_until("B50")
+        assert "\x1b[36m" in seen  # a tenant has its colour
+        fleet.workload("more", "speech", resources={"gpus": 8})
+        read_until("1 waits; first default/more")
+        process.send_signal(signal.SIGINT)
+        read_until("\x1b[?1049l")  # the screen is as it was before
+        assert process.wait(20) == 0
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+
+
+def test_who_may_not_read_heartbeats_gets_an_answer_and_is_told_that_it_is_less_exact(
+    fleet: Fleet, ask: Ask, tmp_path: Path
+) -> None:
+    roles = f"""
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {{name: gpus}}
+rules: [{{apiGroups: [{GROUP}], resources: ["*"], verbs: [get, list]}}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {{name: ada}}
+roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: gpus}}
+subjects: [{{apiGroup: rbac.authorization.k8s.io, kind: User, name: ada}}]
+"""
+    fleet.plane.apply(roles)
+    env = {**os.environ, "KUBECONFIG": str(fleet.plane.kubeconfig)}
+    words = [*COMMAND, "token", "create", "--user", "ada", "-o", "kubeconfig"]
+    (tmp_path / "ada").write_text(subprocess.run(words, env=env, capture_output=True, text=True, check=True).stdout)
+    done = ask("quota", "--kubeconfig", tmp_path / "ada")
+    assert done.exit_code == 0, done.output
+    assert "vision" in done.stdout
+    assert "heartbeats cannot be read" in done.stderr
+    assert "past use cannot be read" in done.stderr

@@ -1,0 +1,177 @@
+"""`top`, `tree`, `events`, `doctor`, `completion`, `ui`: what people type to see how things are."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from .conftest import COMMAND, Up
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+FILE = """
+apiVersion: files.homeostat.dev/v1
+kind: File
+metadata: {{name: {name}}}
+spec: {{path: {path}, content: "hello"}}
+"""
+
+
+@pytest.fixture
+def room(tmp_path: Path) -> Path:
+    found = tmp_path / "room"
+    found.mkdir()
+    return found
+
+
+@pytest.fixture
+def up(start: Callable[..., Up], room: Path) -> Up:
+    return start("--allow", f"file:{room}", "--enforce")
+
+
+@pytest.fixture
+def run(homeostat_command: Run, up: Up) -> Run:
+    return lambda *arguments, **variables: homeostat_command(*arguments, KUBECONFIG=str(up.kubeconfig), **variables)
+
+
+@pytest.fixture
+def motd(run: Run, room: Path, tmp_path: Path) -> str:
+    manifest = tmp_path / "motd.yaml"
+    manifest.write_text(FILE.format(name="motd", path=room / "motd"))
+    deadline = time.monotonic() + 20
+    while (said := run("apply", "-f", manifest, "--yes")).returncode and time.monotonic() < deadline:
+        time.sleep(0.1)  # the loop makes its kinds known after the server is ready
+    assert said.returncode == 0, said.stderr
+    assert run("wait", "file", "motd", "--for", "condition=Ready", "--timeout", "20s").returncode == 0
+    return "motd"
+
+
+def test_top_shows_fleets_and_nothing_else_where_all_is_as_declared(run: Run, motd: str) -> None:
+    said = run("top", "--once")
+    assert said.returncode == 0
+    assert "default/files.files.homeostat.dev" in said.stdout
+    assert "all is as declared" in said.stdout
+    data = json.loads(run("top", "-o", "json").stdout)
+    assert data["fleets"][0]["converged"] == 1
+    assert data["resources"] == []
+
+
+def test_top_shows_what_is_not_as_declared_and_why(run: Run, motd: str, room: Path) -> None:
+    assert run("freeze", "files", "--reason", "a look").returncode == 0
+    (room / "motd").write_text("other")
+    deadline = time.monotonic() + 20
+    while not (found := json.loads(run("top", "-o", "json").stdout))["resources"] and time.monotonic() < deadline:
+        time.sleep(0.1)
+    (late,) = found["resources"]
+    assert (late["kind"], late["name"], late["standing"]) == ("File", "motd", "held")
+    assert "freeze" in late["why"]
+    assert "a look" in found["fleets"][0]["frozen"][0]
+    assert (room / "motd").read_text() == "other"
+
+
+def test_a_tree_is_a_thing_and_what_it_owns(run: Run, motd: str, up: Up) -> None:
+    parent = json.loads(run("get", "file", "motd", "-o", "json").stdout)
+    owner = {"apiVersion": parent["apiVersion"], "kind": "File", "name": "motd", "uid": parent["metadata"]["uid"]}
+    below = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "note", "ownerReferences": [owner]}}
+    manifest = up.data.parent / "note.json"
+    manifest.write_text(json.dumps(below))
+    assert run("apply", "-f", manifest, "--yes").returncode == 0
+    said = run("tree", "file", "motd")
+    assert said.stdout.splitlines()[0] == "File/motd  Current"
+    assert said.stdout.splitlines()[1] == "└─ ConfigMap/note  Current"
+    data = json.loads(run("tree", "file", "motd", "-o", "json").stdout)
+    assert [child["kind"] for child in data["children"]] == ["ConfigMap"]
+    assert run("tree", "file", "none").returncode == 1
+
+
+def test_events_say_what_was_done(run: Run, motd: str, room: Path) -> None:
+    (room / "motd").write_text("other")
+    deadline = time.monotonic() + 20
+    while "Updated" not in (said := run("events", "file", "motd").stdout) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert "File default/motd" in said
+    assert json.loads(run("events", "file", "motd", "-o", "json").stdout)[-1]["reason"]
+    assert run("events", "file", "nobody").stderr.strip() == "no events"
+
+
+def test_events_go_on_as_they_come(run: Run, motd: str, room: Path, up: Up, environment: dict[str, str]) -> None:
+    call = [*COMMAND, "events", "-f", "-A", "-o", "json"]
+    process = subprocess.Popen(
+        call, env={**environment, "KUBECONFIG": str(up.kubeconfig)}, stdout=subprocess.PIPE, text=True, bufsize=1
+    )
+    try:
+        assert process.stdout is not None
+        time.sleep(0.5)
+        (room / "motd").unlink()
+        while json.loads(process.stdout.readline())["name"] != "motd":
+            pass
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_healthy_house_gets_a_clean_bill(run: Run, motd: str) -> None:
+    said = run("doctor")
+    assert said.returncode == 0, said.stdout
+    assert "✗" not in said.stdout
+    for subject in ("server", "version", "clock", "certificate", "disk", "loop", "guards", "finalizers", "breakers"):
+        assert subject in said.stdout
+
+
+def test_a_freeze_is_noted_and_what_does_not_answer_is_a_problem(run: Run, motd: str, up: Up) -> None:
+    run("freeze", "files", "--reason", "a look")
+    deadline = time.monotonic() + 20
+    while "homeostat unfreeze" not in (said := run("doctor")).stdout and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert "homeostat unfreeze" in said.stdout
+    up.stop()
+    said = run("doctor")
+    assert said.returncode == 1
+    assert "nothing listens on" in said.stdout
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_tab_key_is_taught(homeostat_command: Run, shell: str) -> None:
+    said = homeostat_command("completion", shell)
+    assert said.returncode == 0
+    assert "_HOMEOSTAT_COMPLETE" in said.stdout
+
+
+def test_the_tab_key_knows_the_commands(homeostat_command: Run) -> None:
+    said = homeostat_command(_HOMEOSTAT_COMPLETE="bash_complete", COMP_WORDS="homeostat fre", COMP_CWORD="1")
+    assert said.stdout.strip() == "plain,freeze"
+
+
+def test_a_link_to_the_dashboard_is_printed(run: Run, up: Up) -> None:
+    said = run("ui", "--no-browser")
+    assert said.returncode == 0
+    assert said.stdout.startswith(f"{up.url}/ui/#code=")
+    assert f"{up.url}/ui/#code=" in up.said
+
+
+def test_a_mistyped_name_is_answered_with_the_one_that_was_meant(run: Run, motd: str) -> None:
+    for words in (["get", "file", "modt"], ["explain", "file", "modt"], ["tree", "file", "modt"]):
+        said = run(*words)
+        assert said.returncode == 1
+        assert 'files.files.homeostat.dev "modt" not found. Did you mean \'motd\'?' in said.stderr
+    assert "Did you mean" not in run("get", "file", "something-else").stderr
+    assert "Did you mean 'motd'?" in run("freeze", "file/modt", "--reason", "a look").stderr
+
+
+def test_waiting_for_all_of_a_kind_is_over_when_all_are_as_declared(run: Run, motd: str, room: Path, tmp_path: Path) -> None:
+    manifest = tmp_path / "more.yaml"
+    manifest.write_text("---".join(FILE.format(name=f"f{i}", path=room / f"f{i}") for i in range(3)))
+    assert run("apply", "-f", manifest, "--yes").returncode == 0
+    said = run("wait", "files", "--timeout", "20s")
+    assert sorted(said.stdout.split()) == sorted(f"files/{name}: condition=Ready".split()[i] for name in ("f0", "f1", "f2", "motd") for i in (0, 1))
+    assert all((room / f"f{i}").read_text() == "hello" for i in range(3))
+    late = run("wait", "files", "f0", "f1", "--for", "delete", "--timeout", "1s")
+    assert late.returncode == 1
+    assert "File f0: not delete within 1 s." in late.stderr
+    assert "File f1: not delete within 1 s." in late.stderr
+    assert run("wait", "files", "-l", "app=none").stderr == "there are no files to wait for\n"

@@ -1,0 +1,159 @@
+"""What the governor says: why something waits, what it warns about, how tenants and nodes stand; and that it does not say it all the time."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from tests.gpu import facts
+from tests.gpu.agent.world import python, until
+from tests.gpu.controller.world import Object, World
+
+from homeostat.gpu.agent import Machine
+from homeostat.gpu.agent.simulated import Simulated
+from homeostat.gpu.controller.standing import settled
+from homeostat.gpu.controller.waiting import AT_ONCE, EVERY_SECONDS, Waiting
+from homeostat.gpu.kinds import POLICY, WORKLOAD
+from homeostat.model.clock import parse_time
+from homeostat.model.conditions import condition_is, find_condition
+from homeostat.model.protocol import FINALIZER
+
+SLEEP = python("import time; time.sleep(1000)")
+SPIN = python("while True: pass")
+
+
+async def _events(world: World, kind: str, reason: str) -> list[Object]:
+    found = await world.client.kind("v1", "Event").list(namespace="default")
+    return [one for one in found if one["involvedObject"]["kind"] == kind and one["reason"] == reason]
+
+
+async def _some(world: World, kind: str, reason: str) -> list[Object]:
+    async with asyncio.timeout(30):
+        while not (found := await _events(world, kind, reason)):
+            await asyncio.sleep(0.05)
+    return found
+
+
+async def _policy(world: World, **spec: Any) -> None:
+    await world.client.kind(POLICY.api_version, POLICY.kind).patch("default", {"spec": spec})
+
+
+async def test_gpus_are_reclaimed_when_gpu_memory_and_cpu_are_idle_and_not_while_a_process_works(world: World) -> None:
+    still = {"utilisation": 0.0, "memoryTraffic": 0.0}  # of both GPUs: what is left to tell them apart is the CPU of real processes
+    readings = world.folder / "readings.json"
+    readings.write_text(json.dumps({"0": still, "1": still}))
+    await _policy(world, idle={"window": "2s", "grace": "2s", "cpuBelow": 0.1})
+    async with world.agent("n1", Simulated.parse("2xH100", readings)):
+        await world.quota(2)
+        for name, command in (("sleeps", SLEEP), ("works", SPIN)):
+            await world.workloads.create({"metadata": {"name": name}, "spec": {"tenant": "t", "command": command}})
+            await world.phase(name, "Running")
+        warned = await world.until("sleeps", lambda obj: condition_is(obj, "Idle"))
+        assert "has not used them" in (find_condition(warned, "Idle") or {})["message"]
+        [event] = await _some(world, "Workload", "Idle")
+        assert (event["type"], event["involvedObject"]["name"]) == ("Warning", "sleeps")
+        off = await world.phase("sleeps", "Suspended")
+        assert off["status"]["constraint"] == "idle"
+        works = await world.workloads.get("works")
+        assert works["status"]["phase"] == "Running"
+        assert not condition_is(works, "Idle")
+        node = await world.nodes.get("n1")
+        assert node["status"]["gpus"][works["status"]["assignment"][0]["gpus"][0]]["cpu"] > 0.1
+
+
+async def test_a_wait_beyond_what_was_promised_is_told_on_the_workload_and_counted_for_its_tenant(world: World) -> None:
+    async with world.node("n1", 1):
+        await world.quota(0)
+        await world.tenants.patch("t", {"spec": {"sla": {"maxWait": "1s"}}})
+        await world.declare("late")
+        late = await world.until("late", lambda obj: condition_is(obj, "SlaMet", "False"))
+        assert "was promised at most 1 s" in (find_condition(late, "SlaMet") or {})["message"]
+        assert late["status"]["phase"] == "Pending"
+        [event] = await _some(world, "Workload", "SlaMissed")
+        assert event["involvedObject"]["uid"] == late["metadata"]["uid"]
+        await until(world.tenants, "t", lambda obj: obj.get("status", {}).get("slaMisses") == 1)
+
+
+async def test_a_budget_that_is_used_up_is_told_on_the_tenant(world: World) -> None:
+    async with world.node("n1", 1):
+        await world.quota(1)
+        await world.tenants.patch("t", {"spec": {"budget": {"gpuHours": 0.0001}}})
+        await world.declare("job")
+        await world.phase("job", "Running")
+        [event] = await _some(world, "Tenant", "BudgetUsedUp")
+        assert event["involvedObject"]["name"] == "t"
+
+
+async def test_all_that_wait_are_told_why_however_long_the_queue(world: World) -> None:
+    count = AT_ONCE + 120
+    await world.quota(1)  # and there is no node
+    await asyncio.gather(*(world.declare(f"w{number}") for number in range(count)))
+    async with asyncio.timeout(60):
+        while len(told := [one for one in await world.workloads.list() if one.get("status", {}).get("reason")]) < count:
+            await asyncio.sleep(0.1)
+    assert {one["status"]["constraint"] for one in told} == {"type"}
+    assert all(one["status"]["phase"] == "Pending" and one["status"]["submittedAt"] for one in told)
+    assert not any("finalizers" in one["metadata"] for one in told)  # nothing of them is anywhere
+
+
+async def test_submissions_of_one_second_are_told_apart(world: World) -> None:
+    async with world.node("n1", 1):
+        await world.quota(0)
+        for name in ("first", "second"):
+            await world.declare(name)
+        at = [(await world.until(name, lambda obj: "submittedAt" in obj.get("status", {})))["status"]["submittedAt"] for name in ("first", "second")]
+        assert parse_time(at[0]) < parse_time(at[1])
+
+
+async def test_how_tenants_and_nodes_stand_is_told_with_what_it_costs(world: World) -> None:
+    async with world.agent("n1", Simulated.parse("2xH100"), machine=Machine("n1", cost_per_hour=7200.0)):
+        await world.quota(1)
+        await world.declare("job")
+        await world.phase("job", "Running")
+        await world.declare("next")
+        told = await until(world.tenants, "t", lambda obj: obj.get("status", {}).get("cost", 0) > 0 and obj["status"]["pending"] == 1)
+        status = told["status"]
+        assert (status["used"], status["running"]) == ("1", 1)
+        assert status["usage"] == [{"model": "H100", "nominal": "1", "used": "1", "borrowed": "0", "lent": "0"}]
+        assert status["dominantShare"] > 0
+        await until(world.nodes, "n1", lambda obj: obj["status"].get("allocated") == "1")
+
+
+async def test_a_start_is_one_write_for_those_who_act_on_it_and_one_when_they_have(world: World) -> None:
+    seen: list[Object] = []
+    async with world.node("n1", 1), world.plane.client() as client:
+        await world.quota(1)
+        informer = client.kind(WORKLOAD.api_version, WORKLOAD.kind).informer()
+        async with informer:
+            await informer.wait_synced()
+            informer.subscribe(lambda key: seen.append(informer.get(key.name, key.namespace) or {}))
+            await world.declare("job")
+            made = await world.until("job", lambda obj: obj.get("status", {}).get("phase") == "Running" and condition_is(obj, "Ready"))
+            await informer.reached(made["metadata"]["resourceVersion"])
+    placed = [one["status"] for one in seen if one.get("status", {}).get("assignment")]
+    told = [(status["phase"], len(status["reports"]), condition_is({"status": status}, "Ready")) for status in placed]
+    assert told == [("Starting", 0, False), ("Starting", 1, False), ("Running", 1, True)]  # the second is by its agent
+    assert all(FINALIZER in one["metadata"]["finalizers"] for one in seen if one.get("status", {}).get("assignment"))
+
+
+def test_a_queue_that_stands_still_is_told_once() -> None:
+    objects = [facts.tenant("a", 0), facts.node("n"), *(facts.workload(f"w{number}") for number in range(20))]
+    waiting = Waiting()
+    assert len(waiting.renew(facts.plan_of(*objects).pending, facts.NOW)) == 20
+    later = 10 * EVERY_SECONDS
+    assert waiting.renew(facts.plan_of(*objects, after=later).pending, facts.NOW + later) == []
+    others = [facts.workload(f"w{number}") for number in range(10, 20)]
+    assert len(waiting.renew(facts.plan_of(*objects[:2], *others, after=2 * later).pending, facts.NOW + 2 * later)) == 10
+
+
+@pytest.mark.parametrize(("cost", "found"), [(0.0, None), (2.0, 8.0)])
+def test_what_a_run_cost_is_told_when_it_ends(cost: float, found: float | None) -> None:
+    places = [{"replica": 0, "node": "n1", "gpus": [0, 1], "milli": 1000}]
+    reports = [{"replica": 0, "node": "n1", "gpus": [0, 1], "state": "Exited"}]
+    status = {"phase": "Running", "assignment": places, "reports": reports, "startedAt": "2026-11-15T00:00:00Z"}
+    obj = {"metadata": {"name": "w"}, "spec": {"tenant": "t"}, "status": status}
+    two_hours_later = parse_time("2026-11-15T02:00:00Z")
+    patch = settled(obj, two_hours_later, lambda node: False, lambda node: cost) or {}
+    assert (patch["gpuHours"], patch.get("cost")) == (4.0, found)

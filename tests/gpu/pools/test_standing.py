@@ -1,0 +1,137 @@
+"""What becomes of nodes and pools: functions of what is declared, decided and written down."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from homeostat.gpu.decisions import Constraint, Decision, Verb
+from homeostat.gpu.kinds import NodeStage, PoolNode
+from homeostat.gpu.pools.standing import by_node, late_ones, node_wish, pool_state, pool_wish
+from homeostat.gpu.pools.ways import Had, PoolFailed, listed, obtained
+
+Object = dict[str, Any]
+NOW = 1_800_000_000.0
+OPEN, CORDONED, DRAINING, GIVING_BACK = NodeStage.OPEN, NodeStage.CORDONED, NodeStage.DRAINING, NodeStage.GIVING_BACK
+
+
+def decision(verb: Verb, name: str = "n", kind: str = "GpuNode", count: int = 1) -> Decision:
+    constraint = Constraint.COST if verb in (Verb.SCALE_DOWN, Verb.DRAIN) else Constraint.FAILURE
+    return Decision(verb=verb, kind=kind, subject=name, name=name, reason="why", constraint=constraint, count=count)
+
+
+def node(name: str = "n", stage: str = "Open", constraint: str = "") -> Object:
+    return {"metadata": {"name": name, "uid": f"uid-{name}"}, "status": {"stage": stage, "constraint": constraint}}
+
+
+def pool(*machines: Object, maximum: int = 4, **meta: Any) -> Object:
+    return {"metadata": {"name": "p", **meta}, "spec": {"maximum": maximum}, "status": {"machines": list(machines)}}
+
+
+def had(name: str, **more: str) -> Object:
+    return {"key": f"k-{name}", "node": name, **more}
+
+
+@pytest.mark.parametrize(
+    ("stage", "verb", "facts", "becomes"),
+    [
+        (OPEN, None, {}, OPEN),
+        (OPEN, Verb.CORDON, {}, CORDONED),
+        (OPEN, Verb.SCALE_DOWN, {}, DRAINING),
+        (OPEN, Verb.REPLACE, {}, DRAINING),
+        (DRAINING, Verb.SCALE_DOWN, {}, GIVING_BACK),
+        (DRAINING, Verb.DRAIN, {}, GIVING_BACK),
+        (DRAINING, Verb.REPLACE, {}, GIVING_BACK),
+        (DRAINING, Verb.REPLACE, {"replaced": False}, DRAINING),
+        (DRAINING, Verb.SCALE_DOWN, {"empty": False}, DRAINING),
+        (DRAINING, Verb.REPLACE, {"empty": False}, DRAINING),
+        (DRAINING, Verb.REPLACE, {"mine": False}, DRAINING),
+        (OPEN, Verb.SCALE_DOWN, {"mine": False}, OPEN),
+        (DRAINING, Verb.SCALE_DOWN, {"mine": False}, OPEN),
+        (DRAINING, None, {}, OPEN),
+        (CORDONED, None, {}, OPEN),
+        (GIVING_BACK, None, {}, GIVING_BACK),
+        (GIVING_BACK, Verb.CORDON, {"mine": False, "empty": False}, GIVING_BACK),
+    ],
+)
+def test_a_node_is_drained_before_it_is_given_back_and_opened_when_nothing_is_the_matter(
+    stage: NodeStage, verb: Verb | None, facts: dict[str, bool], becomes: NodeStage
+) -> None:
+    said = None if verb is None else decision(verb)
+    known = {"empty": True, "mine": True, "replaced": True, **facts}
+    assert node_wish(node(stage=str(stage)), said, **known).stage is becomes
+
+
+def test_a_node_that_is_being_emptied_for_its_cost_stays_so_until_it_is_empty() -> None:
+    moving = node(stage="Draining", constraint="cost")
+    assert node_wish(moving, None, empty=False, mine=True, replaced=False).stage is DRAINING
+    assert node_wish(moving, None, empty=True, mine=True, replaced=False).stage is OPEN
+    assert node_wish(moving, None, empty=False, mine=True, replaced=False, needed=True).stage is OPEN
+
+
+def test_of_several_decisions_on_a_node_the_strongest_counts() -> None:
+    found = by_node([decision(Verb.REPLACE), decision(Verb.CORDON), decision(Verb.REPORT), decision(Verb.SCALE_UP, "p", "NodePool")])
+    assert {name: one.verb for name, one in found.items()} == {"n": Verb.REPLACE}
+
+
+def test_a_node_is_replaced_by_one_and_not_by_another_when_that_was_asked_for() -> None:
+    lost, nodes = {"a": decision(Verb.REPLACE, "a")}, [node("a"), node("b")]
+    wish = pool_wish(pool(had("a"), had("b")), nodes, lost, None)
+    assert (wish.nodes, wish.replaces, wish.replaced) == (2, ("uid-a",), {"a"})
+    coming = {"key": "k-c", "replaces": "uid-a"}
+    wish = pool_wish(pool(had("a"), had("b"), coming), nodes, lost, None)
+    assert (wish.nodes, wish.replaces) == (2, ())
+
+
+def test_a_replacement_and_a_backlog_are_met_by_the_same_node() -> None:
+    asked = decision(Verb.SCALE_UP, "p", "NodePool", count=1)
+    wish = pool_wish(pool(had("a")), [node("a")], {"a": decision(Verb.REPLACE, "a")}, asked)
+    assert wish.nodes == 1
+
+
+def test_no_more_are_asked_for_than_the_maximum_whoever_brought_those_that_are_there() -> None:
+    asked = decision(Verb.SCALE_UP, "p", "NodePool", count=9)
+    assert pool_wish(pool(had("a"), maximum=3), [node("a"), node("brought")], {}, asked).nodes == 2
+    assert pool_wish(pool(had("a"), maximum=0), [node("a")], {}, asked).nodes == 1
+    assert pool_wish(pool(had("a"), deletionTimestamp="now"), [node("a")], {}, asked).nodes == 1
+
+
+def test_a_node_that_no_pool_gave_is_not_replaced_by_one() -> None:
+    assert pool_wish(pool(), [node("a")], {"a": decision(Verb.REPLACE, "a")}, None).nodes == 0
+
+
+def test_what_has_not_joined_in_time_or_is_no_more_is_late() -> None:
+    def machine(key: str, ago: float, node: str = "") -> PoolNode:
+        return PoolNode(key=key, node=node or f"m-{key}", since=datetime.fromtimestamp(NOW - ago, UTC))
+
+    machines = [machine("here", 900), machine("fresh", 9), machine("late", 900), machine("gone", 9), PoolNode(key="asked")]
+    there = [Had(key, f"m-{key}") for key in ("here", "fresh", "late")]
+    late = late_ones(machines, there, {"m-here"}, NOW, 600)
+    assert late == {"late", "gone"}
+    state = pool_state(machines, late, {"m-fresh"})
+    assert (state.nodes, state.late) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (b"", "no JSON object"),
+        (b"[]", "no JSON object"),
+        (b"{}", 'has no "nodes"'),
+        (b'{"nodes": [{"node": "a"}]}', '"key"'),
+        (b'{"nodes": [{"key": "a", "node": "Not A Name"}]}', "cannot be the name of a node"),
+        (b'{"nodes": [{"key": "a"}, {"key": "a"}]}', "twice"),
+    ],
+)
+def test_an_answer_that_is_not_understood_is_no_empty_pool(answer: bytes, why: str) -> None:
+    with pytest.raises(PoolFailed, match=why):
+        listed(answer)
+
+
+def test_a_node_without_a_name_of_its_own_is_named_as_its_key() -> None:
+    assert listed(b'{"nodes": [{"key": "p-1"}]}') == [Had("p-1", "p-1")]
+    assert obtained(b"{}", "p-1") == obtained(b"", "p-1") == "p-1"
+    with pytest.raises(PoolFailed, match="cannot be the name"):
+        obtained(b'{"node": 7}', "p-1")

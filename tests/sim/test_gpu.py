@@ -1,0 +1,93 @@
+"""Storms over the whole GPU service by seed: the governor under the gate, agents and machines, with crashes of all of them.
+
+HOMEOSTAT_SIM_GPU_SEEDS says how many (default 40).
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+from tests.sim import gpu_bugs as bugs
+
+from homeostat.sim.gpu import GpuStorm, run
+from homeostat.sim.gpu.machine import Wear
+from homeostat.sim.network import FINE
+
+SEEDS = int(os.environ.get("HOMEOSTAT_SIM_GPU_SEEDS", "40"))
+BATCH = 10
+
+CROWDED = GpuStorm(
+    seconds=60,
+    machines=(4, 4, 2),
+    nominal=4,
+    jobs=20,
+    settings={"every": "5s", "preemption": {"perHour": 60, "perWorkload": 3}},
+    policy={"cap": 1, "massDrift": {"limit": "100%"}},
+    weather=FINE,
+    far=FINE,
+    wear=Wear(),
+    pause=1.0,
+)
+"""More is asked for than there is, and quotas go up and down."""
+FORGETFUL = replace(CROWDED, settings={"every": "5s", "preemption": {"perHour": 2, "perWorkload": 1}}, crashes=(300, 500, 700))
+"""Few may be taken off GPUs, and who counts them dies."""
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, BATCH))
+@pytest.mark.timeout(600)
+def test_whatever_fails_nothing_is_over_committed_lost_or_run_twice_and_all_work_gets_done(first: int) -> None:
+    failed = [str(report) for seed in range(first, min(first + BATCH, SEEDS)) if not (report := run(seed)).fine]
+    assert not failed, "\n".join(failed)
+
+
+TRACES = """
+import logging
+logging.disable(logging.CRITICAL)
+from homeostat.sim.gpu import run
+for seed in (3, 4):
+    print(run(seed))
+"""
+
+
+def test_a_seed_gives_the_same_again_in_another_process_with_other_hashes() -> None:
+    told = set()
+    for hashes in ("1", "2"):
+        found = subprocess.run(
+            [sys.executable, "-c", TRACES],
+            env={**os.environ, "PYTHONHASHSEED": hashes},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        told.add(found.stdout)
+    assert len(told) == 1, "\n".join(told)
+    assert "trace" in told.pop()
+
+
+def test_a_failure_says_how_to_see_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    bugs.it_places_half_a_gang(monkeypatch)
+    failed = next(report for seed in range(20) if not (report := run(seed, CROWDED)).fine)
+    assert f"python -m homeostat.sim --gpu --seed {failed.seed}\n" in str(failed)
+
+
+CAUGHT: dict[bugs.Bug, tuple[tuple[int, ...], GpuStorm | None]] = {
+    bugs.it_never_takes_a_node_for_lost: (tuple(range(10)), replace(CROWDED, acts=("perish",) * 3)),
+    bugs.it_reads_a_quota_once: (tuple(range(10)), CROWDED),
+    bugs.it_places_half_a_gang: (tuple(range(10)), CROWDED),
+    bugs.it_loses_its_memory_when_it_dies: ((1, 9, 13), FORGETFUL),
+    bugs.it_tells_what_it_had_only_meant_to_do: ((13, 32), None),
+    bugs.it_does_not_wait_for_who_has_to_leave: ((42, 89), None),
+}
+"""Which seeds to look in for each bug, and in which storm."""
+
+
+@pytest.mark.parametrize("bug", CAUGHT, ids=lambda bug: bug.__name__)
+@pytest.mark.timeout(300)
+def test_a_known_bug_is_found(bug: bugs.Bug, monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds, storm = CAUGHT[bug]
+    bug(monkeypatch)
+    assert any(not run(seed, storm).fine for seed in seeds)

@@ -1,0 +1,125 @@
+"""What somebody on call does."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect
+
+from .conftest import House, Watched
+
+KIND = "files.files.homeostat.dev"
+VIEWS = ["", f"kinds/{KIND}", f"resources/{KIND}/default/motd", "changesets", f"guards/{KIND}", "gpu", "events", "events/audit"]
+
+
+def test_drift_appears_by_itself_is_frozen_seen_and_repaired(page: Page, house: House) -> None:
+    house.declare(motd="hello", issue="welcome")
+    tile = page.get_by_role("article").filter(has_text="File")
+    expect(tile).to_contain_text("2 converged")
+
+    page.get_by_role("button", name="Freeze everything…").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Reason").fill("something is odd")
+    dialog.get_by_role("button", name="Freeze", exact=True).click()
+    expect(tile).to_contain_text("frozen by admin: something is odd")
+
+    (house.room / "motd").write_text("robbed")  # detection goes on
+    expect(tile).to_contain_text("1 held")
+    tile.get_by_role("link", name="1 held").click()
+    row = page.get_by_role("row").filter(has_text="default/motd")
+    expect(row).to_contain_text("held by freeze")
+    row.get_by_role("link").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("motd")
+    expect(page.get_by_role("row").filter(has_text="digest")).to_contain_text("drift")
+    assert (house.room / "motd").read_text() == "robbed"
+
+    page.get_by_role("link", name="Fleet").click()
+    page.get_by_role("button", name="Unfreeze…").click()
+    page.get_by_role("dialog").get_by_role("button", name="Unfreeze", exact=True).click()
+    expect(tile).to_contain_text("2 converged")
+    house.until(lambda: (house.room / "motd").read_text() == "hello")
+
+
+def test_every_view_has_an_address_of_its_own(page: Page, house: House) -> None:
+    house.declare(motd="hello")
+    page.goto(f"{house.url}/ui/kinds/{KIND}?q=mot")
+    expect(page.get_by_role("searchbox")).to_have_value("mot")
+    expect(page.get_by_role("row").filter(has_text="default/motd")).to_be_visible()
+    page.goto(f"{house.url}/ui/resources/{KIND}/default/motd")
+    expect(page.get_by_role("heading", level=1)).to_have_text("motd")
+    page.goto(f"{house.url}/ui/gpu")
+    expect(page.get_by_role("heading", name="No GPUs yet")).to_be_visible()
+    expect(page.get_by_text("homeostat up --demo")).to_be_visible()
+    page.goto(f"{house.url}/ui/nowhere")
+    expect(page.get_by_text("There is nothing at this address")).to_be_visible()
+
+
+def test_a_used_link_says_so_and_a_token_signs_in(browser: Browser, house: House) -> None:
+    context = browser.new_context(ignore_https_errors=True)
+    link = house.link()
+    first = context.new_page()
+    first.goto(link)
+    expect(first.get_by_text("admin")).to_be_visible()
+    second = context.new_page()
+    second.goto(link)
+    expect(second.get_by_role("alert")).to_contain_text("This link was used")
+    second.get_by_label("Or paste a token").fill(house.token("ada", "system:masters"))
+    second.get_by_role("button", name="Sign in").click()
+    expect(second.get_by_text("ada")).to_be_visible()
+    second.get_by_role("button", name="Sign out").click()
+    expect(second.get_by_role("button", name="Sign in")).to_be_visible()
+    context.close()
+
+
+def test_who_may_only_look_is_offered_nothing_to_do(browser: Browser, house: House) -> None:
+    house.declare(motd="hello")
+    rules = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "eve-looks"}, "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "looker"}, "subjects": [{"kind": "User", "name": "eve", "apiGroup": "rbac.authorization.k8s.io"}]}
+    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "looker"}, "rules": [{"apiGroups": ["files.homeostat.dev", "homeostat.dev"], "resources": ["files", "guardpolicies"], "verbs": ["get", "list", "watch"]}]}
+    import json
+
+    manifest = house.data.parent / "roles.json"
+    manifest.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [role, rules]}))
+    house.run("apply", "-f", manifest, "--yes")
+    context = browser.new_context(ignore_https_errors=True)
+    page = context.new_page()
+    watched = Watched(page, house)
+    page.goto(f"{house.url}/ui/")
+    page.get_by_label("Or paste a token").fill(house.token("eve"))
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("article").filter(has_text="File")).to_be_visible()
+    expect(page.get_by_role("button", name=re.compile("Freeze"))).to_have_count(0)
+    assert watched.troubles == []
+    context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("path", VIEWS)
+def test_everybody_can_use_it(browser: Browser, house: House, path: str, scheme: str) -> None:
+    house.declare(motd="hello")
+    context = browser.new_context(ignore_https_errors=True, color_scheme=scheme, viewport={"width": 1280, "height": 800}, bypass_csp=True)  # type: ignore[arg-type]
+    page = context.new_page()
+    page.goto(house.link())
+    expect(page.get_by_role("status")).to_have_text("live")
+    page.goto(f"{house.url}/ui/{path}")
+    expect(page.get_by_role("status")).to_have_text("live")
+    page.wait_for_timeout(500)
+    found = Axe().run(page)
+    serious = [one for one in found.response["violations"] if one["impact"] in ("serious", "critical")]
+    assert not serious, [(one["id"], [node["html"] for node in one["nodes"]]) for one in serious]
+    context.close()
+
+
+def test_it_fits_a_phone(browser: Browser, house: House) -> None:
+    house.declare(motd="hello")
+    context = browser.new_context(ignore_https_errors=True, viewport={"width": 390, "height": 780})
+    page = context.new_page()
+    page.goto(house.link())
+    expect(page.get_by_role("article").filter(has_text="File")).to_be_visible()
+    for path in VIEWS:
+        page.goto(f"{house.url}/ui/{path}")
+        expect(page.get_by_role("status")).to_have_text("live")
+        wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        assert wide <= 1, f"{path or 'fleet'} is {wide} pixels too wide"
+    context.close()
