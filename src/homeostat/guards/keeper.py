@@ -221,7 +221,7 @@ class Keeper:
             await asyncio.sleep(REPORT_SECONDS)
 
     async def _report(self) -> None:
-        for name in tuple(self._told):
+        for name in sorted(self._told):
             self._told.discard(name)
             try:
                 await self._report_policy(name)

@@ -147,7 +147,7 @@ class Returning:
             return
         assert self.engine is not None
         kinds = {drift.ref.kind for drift in fleet.drifts.values() if drift.change_set == change_set}
-        controllers = [self.engine.controllers[kind] for kind in kinds]
+        controllers = [self.engine.controllers[kind] for kind in sorted(kinds)]
         parents = frozenset(one.name.removeprefix(CHILDREN) for one in controllers if one.name.startswith(CHILDREN))
         job = _Job(fleet.name, change_set, reason, policies, since, parents)
         task = self._tasks[key] = asyncio.get_running_loop().create_task(self._run(job), name=f"return of {change_set}")

@@ -21,6 +21,7 @@ from homeostat.loop.compose import (
     children_of,
     is_ours,
     kind_of,
+    owner_of,
     removals,
     stages,
 )
@@ -275,10 +276,11 @@ class Composed:
         name = Key(key.namespace, f"{self.kinds.names[kind]}/{key.name}")
         found = self.kinds.get(kind, key)
         declared = self._objects.get(name)
+        owner = None if found is None else self._lineage.parent_of(found)
         if declared is not None:
             if found is None or self._verified.get(name) != (found.uid, found.revision):  # else: our own write
                 self._bell.ring(self.ref_of(declared))
-        elif found is not None and (owner := self._lineage.parent_of(found)) is not None:
+        elif owner is not None:
             self._queue.add(owner)  # one of ours that is not declared: it is to go
 
     def ref_of(self, obj: Object) -> Ref:
@@ -412,14 +414,18 @@ class Composed:
     def _existing(self, known: Parent) -> dict[Child, Packed]:
         """What there is that this parent controls, or one of its name did, of all kinds that children were ever of."""
         former = self._lineage.former(known.key)
-        found = self.kinds.of({known.uid, *former})
+        found = self.kinds.of([known.uid, *sorted(former - {known.uid})])
         self._lineage.forget(known.key, former - {one.owner for one in found.values()})
         return found
 
     def owns(self, ref: Ref, obj: Object) -> bool:
         """Whether an object is a child of a parent, or of one that had its name before, and made by us."""
         owner = self._owners.get(Key(ref.namespace, ref.name))
-        uids = {ref.uid, *(self._lineage.former(owner) if owner is not None else ())}
+        if owner is not None and not self._known[owner].gone and not self._lineage.names(obj, owner):
+            return False
+        uids = [ref.uid, *sorted(self._lineage.former(owner) if owner is not None else ())]
+        if owner is not None and not self._known[owner].gone:
+            uids.append(owner_of(obj))
         return any(is_ours(obj, uid, self._composer.manager) for uid in uids)
 
     def goes_with_its_parent(self, ref: Ref) -> bool:

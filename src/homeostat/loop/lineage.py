@@ -52,13 +52,21 @@ class Lineage:
         else:
             self._former.pop(key, None)
 
+    def names(self, obj: Object, key: Key) -> bool:
+        """Whether an object says that it is controlled by the parent under a key, or by one that was there before: by kind and name."""
+        owner = next((one for one in obj["metadata"].get("ownerReferences") or () if one.get("controller")), None)
+        return owner is not None and self._is_parent(owner) and owner["name"] == key.name
+
+    def _is_parent(self, owner: Object) -> bool:
+        return bool(owner["kind"] == self._parents.kind and owner["apiVersion"].rpartition("/")[0] == self._parents.group)
+
     def parent_of(self, child: Packed) -> Key | None:
         """Under which key the parent of an object lives or lived; None where it is no child of this composer."""
         known = self._keys.get(child.owner)
         if known is not None or not child.owner or self._mark not in child.body:
             return known
         owner = _controller(child.load())
-        if owner["kind"] != self._parents.kind or owner["apiVersion"].rpartition("/")[0] != self._parents.group:
+        if not self._is_parent(owner):
             return None
         key = Key(child.key.namespace if self._parents.scope == "Namespaced" else "", owner["name"])
         if self._alive(key) != child.owner:
