@@ -92,10 +92,10 @@ class Neighbour:
         self._api.close()
 
     def was_undisturbed(self) -> None:
-        """Every request was quick, but for one at most: the machine has other things to do as well."""
+        """Every request was quick, but for one in twenty at most: the machine has other things to do as well."""
         slow = sorted(t for t in self.took if t > UNDISTURBED)
         assert self.took
-        assert len(slow) <= 1, f"{len(slow)} of {len(self.took)} ordinary requests waited: {slow[-5:]}"
+        assert len(slow) <= max(1, len(self.took) // 20), f"{len(slow)} of {len(self.took)} ordinary requests waited: {slow[-5:]}"
         assert not slow or slow[0] < 4 * UNDISTURBED, slow
 
 
