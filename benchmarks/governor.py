@@ -2,10 +2,10 @@
 
 python benchmarks/governor.py                       # 10,000 nodes, 1,000 tenants, 100,000 workloads; and a held-out week of Philly
 python benchmarks/governor.py --million             # and 1,000,000 workloads
-python benchmarks/governor.py --weeks 4:59 13:36    # other weeks, and on how many nodes; by itself without the cycles
+python benchmarks/governor.py --weeks 4:59 13@1.2   # other weeks, on so many nodes or at so much of what there is; by itself without the cycles
 
 A week is run beside FIFO, priority with backfill, and least attained service with three thresholds. Weeks 5, 6, 9, 11 and 12 were looked at
-while the policy was made; the others were not. The trace is read from `../shared/data`: Microsoft's Philly as the Pollux artifact has it.
+while the policy was made; docs/gpu-governor.md says more. The trace is read from `../shared/data`: Microsoft's Philly as the Pollux artifact has it.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ def later(snapshot: Snapshot, seconds: float, dice: np.random.Generator, plan: P
 def measure(nodes: int, tenants: int, workloads: int) -> dict[str, Any]:
     """Cycles with every policy on, while workloads end in between."""
     snapshot = crowded(nodes, tenants, workloads)
-    policy = GpuPolicySpec(time_sharing=TimeSharing(enabled=True), cost=Cost(consolidate=True), defragment=True)
+    policy = GpuPolicySpec(time_sharing=TimeSharing(enabled=True, lends=0.5), cost=Cost(consolidate=True), defragment=True)
     dice, memory, took, decisions = np.random.default_rng(2), Memory(), [], 0
     cpu: list[float] = []
     plan: Plan | None = None
@@ -180,13 +180,23 @@ def measure(nodes: int, tenants: int, workloads: int) -> dict[str, Any]:
     }
 
 
+def chosen_week(path: Path, spec: str) -> tuple[int, int]:
+    """The week, and nodes: `8:52` says how many, `8@1.1` how many times over the week asks for them."""
+    week, _, load = spec.partition("@")
+    if not load:
+        week, _, nodes = spec.partition(":")
+        return int(week), int(nodes)
+    asked = read_philly(path).between(int(week) * WEEK, (int(week) + 1) * WEEK).gpu_seconds / WEEK / PER_NODE
+    return int(week), max(1, round(asked / float(load)))
+
+
 def philly(path: Path, week: int, nodes: int) -> dict[str, Result]:
     """A week of Philly on a fleet that it would keep more than busy, its fifteen tenants with an equal quota each."""
     whole = read_philly(path)
     trace = whole.between(week * WEEK, (week + 1) * WEEK)
     fleet = even_cluster(whole.tenants, nodes, PER_NODE)
     policy = GpuPolicySpec(
-        time_sharing=TimeSharing(enabled=True, expected=timedelta(hours=1)),
+        time_sharing=TimeSharing(enabled=True, expected=timedelta(hours=1), lends=0.5),
         preemption=Preempting(per_hour=600, per_workload=20),
         fair_share=FairShare(past=0.8),
         ageing=Ageing(overdue_after=timedelta(hours=20)),
@@ -204,7 +214,7 @@ def philly(path: Path, week: int, nodes: int) -> dict[str, Result]:
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--weeks", nargs="+", metavar="WEEK:NODES", help="only these weeks of Philly, each on so many nodes")
+    options.add_argument("--weeks", nargs="+", metavar="WEEK:NODES|WEEK@LOAD", help="only these weeks of Philly, each on so many nodes, or on as many as it asks for so many times over")
     options.add_argument("--million", action="store_true", help="measure 1,000,000 workloads as well")
     chosen = options.parse_args()
     results: Json = {}
@@ -217,7 +227,7 @@ def main() -> None:
         raise SystemExit(f"the trace of Philly is not at {PHILLY}")
     results["philly"] = {}
     for spec in chosen.weeks or [HELD_OUT]:
-        week, nodes = (int(part) for part in spec.split(":"))
+        week, nodes = chosen_week(PHILLY, spec)
         print(f"week {week} on {nodes} nodes of {PER_NODE} GPUs", flush=True)
         found = philly(PHILLY, week, nodes)
         print(table(found), flush=True)

@@ -90,18 +90,19 @@ class Driver:
         self.results: Json = {}
         self.url = ""
         self.session: aiohttp.ClientSession
-        self._token = ""
+        self.tls: ssl.SSLContext
+        self.token = ""
 
     @asynccontextmanager
     async def connected(self) -> AsyncIterator[None]:
         """Requests can be made inside. A server that was started again wants it again, and knows the token still."""
         directory = self.server.directory
-        self._token = self._token or _token(directory)
+        self.token = self.token or _token(directory)
         config = yaml.safe_load((directory / "admin.kubeconfig").read_text())
         self.url = config["clusters"][0]["cluster"]["server"]
-        tls = ssl.create_default_context(cafile=str(directory / "pki" / "ca.crt"))
-        connector = aiohttp.TCPConnector(limit=0, ssl=tls)
-        headers = {"Authorization": f"Bearer {self._token}"}
+        self.tls = ssl.create_default_context(cafile=str(directory / "pki" / "ca.crt"))
+        connector = aiohttp.TCPConnector(limit=0, ssl=self.tls)
+        headers = {"Authorization": f"Bearer {self.token}"}
         timeout = aiohttp.ClientTimeout(total=None)
         async with aiohttp.ClientSession(connector=connector, headers=headers, timeout=timeout) as self.session:
             yield

@@ -7,7 +7,9 @@
 As Kueue's `test/performance/scheduler` has it: cohorts of queues with a quota of 20 each that may borrow 100; of ten workloads seven are
 small (1 GPU, priority 50), two medium (5, priority 100) and one large (20, priority 200). `homeostat up` runs in a process of its own (TLS,
 durable commits, the loop and its guards inside). This process submits, and stands for all agents: when a workload was placed it waits for
-as long as that one runs, and reports that it has ended. A medium one is 5 replicas of a GPU, a large one 5 of 4, on nodes of 8.
+as long as that one runs, and reports that it has ended. A medium one is 5 replicas of a GPU, a large one 5 of 4, on nodes of 8. It shares the
+machine with what it measures, so it submits and reports over bare HTTPS connections that do no more than they must (`Line`): what it takes of
+the processor is among the figures.
 
 `30 queues` and `1,000 queues` submit as fast as they can, with the run times of Kueue's large-scale load (50, 100 and 200 ms). `paced` is
 Kueue's baseline to the letter: its pauses between submissions, its run times (200, 500 and 1000 ms), 15,000 workloads. There the quota alone
@@ -34,12 +36,13 @@ from harness import Driver, Json, Server, clean_up_when_terminated, print_table,
 
 JSON = {"Content-Type": "application/json"}
 MERGE = {"Content-Type": "application/merge-patch+json"}
-APPLY = {"Content-Type": "application/apply-patch+yaml"}
 GROUP = "gpu.homeostat.dev/v1alpha1"
 MODEL, PER_NODE = "H100", 8
 QUOTA, BORROWING = 20, 100
 WIDTH = 32
-"""Submissions that are under way at the same time."""
+"""Submissions that are under way at the same time; and reports."""
+QUIET_SECONDS = 60.0
+"""After so long in which nothing ended the run is given up."""
 BEAT_SECONDS, LEASE = 60.0, "5m"
 """How often each node renews its lease, and how long that holds: Kueue's load has no nodes, and 2,500 that renew it every 10 s are one of their own."""
 BEATERS = 8
@@ -98,6 +101,70 @@ LOADS = {
 }
 
 
+class Line(asyncio.Protocol):
+    """A connection that carries one request after the other."""
+
+    def __init__(self) -> None:
+        self._buffer = b""
+        self._answer: asyncio.Future[None] | None = None
+        self._transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(SystemExit(f"the server ended a connection: {exc}"))
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        head, found, body = self._buffer.partition(b"\r\n\r\n")
+        if not found or self._answer is None or self._answer.done():
+            return
+        length = int(head.lower().partition(b"content-length:")[2].partition(b"\r")[0] or 0)
+        if len(body) >= length:
+            if not head.startswith(b"HTTP/1.1 2"):
+                self._answer.set_exception(SystemExit(f"{head[:30]!r} {body[:300]!r}"))
+            else:
+                self._answer.set_result(None)
+            self._buffer = b""
+
+    async def send(self, request: bytes) -> None:
+        """Returns when it is answered. SystemExit where the server refuses."""
+        if self._transport.is_closing():
+            raise SystemExit("the server has ended a connection")
+        self._answer = asyncio.get_running_loop().create_future()
+        self._transport.write(request)
+        await self._answer
+
+    def close(self) -> None:
+        self._transport.abort()
+
+
+class Lines:
+    """So many connections, each used by one at a time."""
+
+    def __init__(self, lines: list[Line], host: str, token: str) -> None:
+        self._free: asyncio.Queue[Line] = asyncio.Queue()
+        self._lines = lines
+        for line in lines:
+            self._free.put_nowait(line)
+        self._head = f"Host: {host}\r\nAuthorization: Bearer {token}\r\nAccept: application/json\r\n"
+
+    async def send(self, method: str, target: str, content_type: str, body: bytes) -> None:
+        head = f"{method} {target} HTTP/1.1\r\n{self._head}Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n\r\n"
+        line = await self._free.get()
+        try:
+            await line.send(head.encode() + body)
+        finally:
+            self._free.put_nowait(line)
+
+    def close(self) -> None:
+        for line in self._lines:
+            line.close()
+
+
 class Queues(Driver):
     """Tenants in cohorts, nodes enough for their quotas, and workloads that come and end."""
 
@@ -111,7 +178,10 @@ class Queues(Driver):
         self.size_of: dict[str, int] = {}
         self._done = asyncio.Event()
         self._open = asyncio.Event()
+        self._submissions: Lines
+        self._reports: Lines
         self._tasks: set[asyncio.Task[object]] = set()
+        self._failure = ""
 
     @property
     def total(self) -> int:
@@ -156,6 +226,17 @@ class Queues(Driver):
     @property
     def _workloads(self) -> str:
         return f"{self.url}/apis/{GROUP}/namespaces/default/workloads"
+
+    @property
+    def _path(self) -> str:
+        return f"/apis/{GROUP}/namespaces/default/workloads"
+
+    async def lines(self) -> Lines:
+        """Connections to the server."""
+        host, _, port = self.url.removeprefix("https://").rpartition(":")
+        loop = asyncio.get_running_loop()
+        made = [loop.create_connection(Line, host, int(port), ssl=self.tls) for _ in range(WIDTH)]
+        return Lines([line for _, line in await asyncio.gather(*made)], f"{host}:{port}", self.token)
 
     async def beat(self) -> None:
         """Every node says that it lives, evenly over the time between two beats."""
@@ -208,7 +289,7 @@ class Queues(Driver):
         spec |= {"preemption": {"mode": "Restart"}, "command": ["train"]}
         obj = {"apiVersion": GROUP, "kind": "Workload", "metadata": {"name": name}, "spec": spec}
         self.submitted[name] = time.perf_counter()
-        await self.call("POST", self._workloads, data=orjson.dumps(obj), headers=JSON)
+        await self._submissions.send("POST", self._path, "application/json", orjson.dumps(obj))
 
     # What agents do
 
@@ -242,8 +323,8 @@ class Queues(Driver):
         await asyncio.sleep(self.load.runs[self.size_of[name]])
         reports = [{"replica": p["replica"], "node": p["node"], "gpus": p["gpus"], "state": "Exited"} for p in assignment]
         obj = {"apiVersion": GROUP, "kind": "Workload", "metadata": {"name": name}, "status": {"reports": reports}}
-        url = f"{self._workloads}/{name}/status?fieldManager=homeostat-agent&force=true"
-        await self.call("PATCH", url, data=orjson.dumps(obj), headers=APPLY)
+        target = f"{self._path}/{name}/status?fieldManager=homeostat-agent&force=true"
+        await self._reports.send("PATCH", target, "application/apply-patch+yaml", orjson.dumps(obj))
 
     def _spawn(self, work: Awaitable[object]) -> asyncio.Task[object]:
         task = asyncio.ensure_future(work)
@@ -253,8 +334,9 @@ class Queues(Driver):
 
     def _over(self, task: asyncio.Task[object]) -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            print(f"a part of the run failed: {error}", file=sys.stderr)
+        if not task.cancelled() and (error := task.exception()) is not None and not self._failure:
+            self._failure = str(error) or type(error).__name__
+            self._done.set()
 
     # What is measured
 
@@ -264,13 +346,15 @@ class Queues(Driver):
         self._spawn(self.run())
         self._spawn(self.beat())
         await self._open.wait()
-        cpu, started = self.server.cpu(), time.perf_counter()
+        self._submissions, self._reports = await self.lines(), await self.lines()
+        cpu, own, started = self.server.cpu(), time.process_time(), time.perf_counter()
         submitting = self._spawn(self.submit())
         await self._until_done(submitting)
         seconds = time.perf_counter() - started
         self.note(f"{label} admissions/s", self.total / seconds, 1)
         self.note(f"{label} s", seconds, 1)
         self.note(f"{label} CPU per workload ms", (self.server.cpu() - cpu) / self.total * 1000, 2)
+        self.note(f"{label} CPU of the client per workload ms", (time.process_time() - own) / self.total * 1000, 2)
         self.note(f"{label} stored per workload writes", (await self.revision(self._workloads) - before) / self.total, 2)
         self.note(f"{label} memory MiB", self.server.memory())
         for at, size in enumerate(SIZES):
@@ -279,19 +363,25 @@ class Queues(Driver):
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        for lines in (self._submissions, self._reports):
+            lines.close()
 
     async def _until_done(self, submitting: asyncio.Task[object]) -> None:
         """Waits until all ended; says where it stands when for a while nothing does."""
-        begun = time.perf_counter()
+        begun = moved = time.perf_counter()
+        ended = 0
         while not self._done.is_set():
-            before = len(self.ended)
             try:
                 await asyncio.wait_for(self._done.wait(), 10)
             except TimeoutError:
-                at = f"{time.perf_counter() - begun:.0f} s"
-                print(f"  {at}: {len(self.submitted)} submitted, {len(self.placed)} placed, {len(self.ended)} ended", file=sys.stderr)
-                if len(self.ended) == before and submitting.done() and time.perf_counter() - begun > 120:
+                now = time.perf_counter()
+                print(f"  {now - begun:.0f} s: {len(self.submitted)} submitted, {len(self.placed)} placed, {len(self.ended)} ended", file=sys.stderr)
+                if len(self.ended) > ended:
+                    ended, moved = len(self.ended), now
+                elif submitting.done() and now - moved > QUIET_SECONDS:
                     raise SystemExit("nothing ends any more") from None
+        if self._failure:
+            raise SystemExit(f"a part of the run failed: {self._failure}")
 
 
 async def measure(directory: Path, label: str, load: Load, share: float) -> Json:

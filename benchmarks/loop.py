@@ -39,7 +39,7 @@ from harness import (
     write,
 )
 
-from homeostat.loop.engine import SETTLE_SECONDS
+from homeostat.loop.settling import SETTLE_SECONDS
 
 HERE = Path(__file__).parent
 JSON = {"Content-Type": "application/json"}

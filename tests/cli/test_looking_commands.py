@@ -147,6 +147,32 @@ def test_the_tab_key_knows_the_commands(homeostat_command: Run) -> None:
     assert said.stdout.strip() == "plain,freeze"
 
 
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("get fi", {"files", "file"}),
+        ("get file m", {"motd"}),
+        ("explain files ", {"motd"}),
+        ("explain file x", set()),
+        ("get nonsense m", set()),
+        ("wait file mo", {"motd"}),
+    ],
+)
+def test_the_tab_key_knows_what_the_server_has(run: Run, motd: str, typed: str, offered: set[str]) -> None:
+    words = f"homeostat {typed}"
+    said = run(_HOMEOSTAT_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=str(words.count(" ")))
+    found = {line.partition(",")[2] for line in said.stdout.split()}
+    assert found <= offered
+    assert bool(found) == bool(offered)
+    assert not said.stderr
+
+
+def test_the_tab_key_says_nothing_where_nobody_answers(homeostat_command: Run, tmp_path: Path) -> None:
+    line = {"_HOMEOSTAT_COMPLETE": "bash_complete", "COMP_WORDS": "homeostat get fi", "COMP_CWORD": "2"}
+    said = homeostat_command(KUBECONFIG=str(tmp_path / "none"), **line)
+    assert (said.stdout.strip(), said.stderr) == ("", "")
+
+
 def test_a_link_to_the_dashboard_is_printed(run: Run, up: Up) -> None:
     said = run("ui", "--no-browser")
     assert said.returncode == 0

@@ -453,3 +453,22 @@ def test_waiting_in_vain_says_why(house: House) -> None:
     house.until(lambda: [d for d in house.data("drift") if d["heldBy"] == "freeze"])
     assert "electrician" in house.run("wait", "lamp", "hall", "--timeout", "1s", code=1)
     assert "is not there" in house.run("wait", "lamp", "nowhere", code=1)
+
+
+def test_a_plan_that_an_invariant_refuses_is_said_to_be_refused_before_and_after_it_is_declared(house: House) -> None:
+    names = [f"lamp-{i}" for i in range(4)]
+    house.run("apply", "--yes", "-f", house.declare("red", *names))
+    house.until(lambda: all(house.colour(name) == "red" for name in names))
+    policy = house.directory / "policy.yaml"
+    policy.write_text(
+        "apiVersion: homeostat.dev/v1alpha1\nkind: GuardPolicy\nmetadata: {name: lit}\nspec:\n  fleet: {kinds: [lamps.lamps.example.com]}\n"
+        "  mode: Enforce\n  invariants: [{name: light, expression: \"after.exists(o, o.spec.colour != 'black')\", message: a light stays on}]\n"
+    )
+    house.run("apply", "--yes", "-f", policy)
+    kept = house.until(lambda: [c for c in house.data("get", "guardpolicy", "lit").get("status", {}).get("conditions", ()) if c["type"] == "InvariantsHold"])
+    assert kept
+    house.until(lambda: house.data("get", "guardpolicy", "lit")["status"]["conditions"][-1]["status"] == "True")
+    one = house.run("plan", "-f", house.declare("black", names[0]))
+    assert "Guards: let it through" in one
+    told = house.run("plan", "-f", house.declare("black", *names))
+    assert "invariant holds 4: the plan is refused: it would break an invariant: light: a light stays on" in told

@@ -127,6 +127,19 @@ def test_a_name_is_selected_across_namespaces(api: Api, labelled: str) -> None:
     assert names(api.get("/api/v1/configmaps", fieldSelector=selector).expect(200)) == "a"
 
 
+def test_a_name_is_told_from_those_that_begin_with_it(api: Api, namespace: str) -> None:
+    path = f"/api/v1/namespaces/{namespace}/configmaps"
+    for name in ("pod", "pod-1", "pod.a", "pods", "po"):
+        api.post(path, {"metadata": {"name": name}}).expect(201)
+    for more in ({}, {"limit": "1"}, {"limit": "500"}):
+        body = api.get(path, fieldSelector="metadata.name=pod", **more).expect(200)
+        assert names(body) == "pod"
+        assert not body["metadata"].get("continue")
+    first = api.get(path, fieldSelector="metadata.name!=pod", limit="2").expect(200)
+    rest = api.get(path, fieldSelector="metadata.name!=pod", limit="9", **{"continue": first["metadata"]["continue"]}).expect(200)
+    assert names(first) + names(rest) == "popod-1pod.apods"
+
+
 def test_both_selectors_must_hold(api: Api, labelled: str) -> None:
     assert names(api.get(labelled, fieldSelector="metadata.name!=a", labelSelector="app=web").expect(200)) == "b"
 

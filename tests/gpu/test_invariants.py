@@ -19,7 +19,7 @@ from homeostat.gpu.snapshot import Snapshot
 CYCLE = 60.0
 OFF = (Verb.SUSPEND, Verb.PREEMPT, Verb.RECLAIM)
 ON = (Verb.ADMIT, Verb.RESUME, Verb.MIGRATE)
-EVERYTHING = GpuPolicySpec(time_sharing=TimeSharing(enabled=True), defragment=True, cost=Cost(consolidate=True))
+EVERYTHING = GpuPolicySpec(time_sharing=TimeSharing(enabled=True, lends=0.5), defragment=True, cost=Cost(consolidate=True))
 
 
 def nodes() -> st.SearchStrategy[list[Object]]:

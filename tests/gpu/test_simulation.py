@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import Phase as Search
 from hypothesis import strategies as st
 
-from homeostat.gpu.decisions import Plan, Verb
+from homeostat.gpu.decisions import Decision, Plan, Verb
 from homeostat.gpu.governor import decide
 from homeostat.gpu.kinds import WHOLE, Ageing, GpuPolicySpec, Preempting, TimeSharing
 from homeostat.gpu.simulator import (
@@ -34,6 +34,7 @@ from homeostat.gpu.simulator import (
     simulate,
     table,
 )
+from homeostat.gpu.simulator.engine import Scheduler
 from homeostat.gpu.snapshot import NEVER, Mode, Phase
 
 WEEKS = int(os.environ.get("HOMEOSTAT_GPU_WEEKS", "8"))
@@ -92,11 +93,11 @@ class Watcher:
     suppress_health_check=list(HealthCheck),
     phases=(Search.explicit, Search.reuse, Search.generate),
 )
-@given(seed=st.integers(0, 2**32), sharing=st.booleans(), defragment=st.booleans())
-def test_no_week_breaks_an_invariant_and_everybody_gets_done(seed: int, sharing: bool, defragment: bool) -> None:
+@given(seed=st.integers(0, 2**32), sharing=st.booleans(), lends=st.sampled_from([0.0, 0.5, 1.0]), defragment=st.booleans())
+def test_no_week_breaks_an_invariant_and_everybody_gets_done(seed: int, sharing: bool, lends: float, defragment: bool) -> None:
     trace, fleet = crowded(seed)
     policy = GpuPolicySpec(
-        time_sharing=TimeSharing(enabled=sharing),
+        time_sharing=TimeSharing(enabled=sharing, lends=lends),
         preemption=Preempting(per_workload=PER_WORKLOAD),
         ageing=Ageing(overdue_after=timedelta(hours=6)),
         defragment=defragment,
@@ -110,6 +111,31 @@ def test_no_week_breaks_an_invariant_and_everybody_gets_done(seed: int, sharing:
 def test_the_same_week_runs_the_same_way_twice() -> None:
     trace, fleet = crowded(3)
     assert simulate(trace, None, fleet, timing=TIMING) == simulate(trace, None, fleet, timing=TIMING)
+
+
+def test_what_is_decided_by_a_moment_does_not_depend_on_how_long_the_work_of_that_moment_goes_on() -> None:
+    trace = crowded(5)[0].changed(lambda job: replace(job, replicas=1, maximum=NEVER))
+    fleet = even_cluster(trace.tenants, 1)
+    policy, half = GpuPolicySpec(time_sharing=TimeSharing(enabled=True, lends=0.5), defragment=True), 1.5 * DAY
+    for scheduler in (decide, *BASELINES.values()):
+        first, again = (_decided(other, fleet, policy, scheduler, half) for other in (trace, _longer(trace, fleet, policy, scheduler, half)))
+        assert first == again
+        assert len(first) > 20
+
+
+def _longer(trace: Trace, fleet: Cluster, policy: GpuPolicySpec, scheduler: Scheduler, until: float) -> Trace:
+    """The same with three times the duration for all that is not done by then."""
+    run = Simulation(trace, fleet, policy, scheduler, TIMING)
+    run.run(until)
+    done = {run.uids[at] for at in np.flatnonzero(~np.isnan(run.meter.finished)).tolist()}
+    return trace.changed(lambda job: job if job.uid in done else replace(job, duration=3 * job.duration))
+
+
+def _decided(trace: Trace, fleet: Cluster, policy: GpuPolicySpec, scheduler: Scheduler, until: float) -> list[tuple[float, Decision]]:
+    found: list[tuple[float, Decision]] = []
+    run = Simulation(trace, fleet, policy, scheduler, TIMING, watch=lambda run, plan: found.extend((run.now, made) for made in plan.decisions))
+    run.run(until)
+    return found
 
 
 def test_a_large_gang_is_not_starved_by_a_stream_of_small_work() -> None:

@@ -8,7 +8,7 @@ from homeostat.model.encoding import encode_yaml
 from homeostat.model.errors import ApiError
 from homeostat.model.kinds import InvalidSpec, decode, encode
 
-from .fleets import ENFORCE, NOW, a_fleet, drift, step
+from .fleets import ENFORCE, NOW, a_fleet, changes, drift, step, verify_all
 
 FULL = """
 apiVersion: homeostat.dev/v1alpha1
@@ -133,6 +133,23 @@ def test_the_status_shows_sizes_waves_and_halts_and_fits_its_schema():
     assert again == found, "nothing changed, so nothing is to be written"
     schema = definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]
     assert found.keys() <= schema.keys()
+
+
+def test_waves_that_came_and_went_between_two_looks_are_told_and_outlive_a_restart():
+    fleet = a_fleet(100)
+    changes(fleet, range(20))
+    while fleet.drifts:
+        step(ENFORCE, fleet)
+        verify_all(fleet)
+    found = status({}, ENFORCE, [(fleet, decide(ENFORCE, fleet, NOW))], NOW)
+    assert found["waves"] == []
+    told = [(wave["number"], wave["members"], wave["verified"], wave["fleet"]) for wave in found["pastWaves"]]
+    assert [number for number, *_ in told] == list(range(1, len(told) + 1))
+    assert sum(members for _, members, *_ in told) == 20
+    assert all(members == verified for _, members, verified, _ in told)
+    fresh = a_fleet(100)  # as a loop that was started again has it
+    again = status({"status": found}, ENFORCE, [(fresh, decide(ENFORCE, fresh, NOW))], NOW + 60)
+    assert again["pastWaves"] == found["pastWaves"]
 
 
 def test_the_status_of_a_quiet_fleet_says_whether_it_is_enforced():

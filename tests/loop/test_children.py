@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.loop.waiting import said, whole_pass
 
 from homeostat.api.local import local_client
 from homeostat.api.server import Listen, Server
-from homeostat.client import Client
+from homeostat.client import Client, Unreachable
 from homeostat.guards import Mode
 from homeostat.guards.gate import PolicyGate
 from homeostat.guards.keeper import Keeper
@@ -19,6 +20,8 @@ from homeostat.loop.compose import AFTER, WAVE, Composer
 from homeostat.loop.declarations import ADOPT
 from homeostat.loop.diff import Diff
 from homeostat.loop.engine import Engine
+from homeostat.loop.fleet import Drift, Fleet
+from homeostat.loop.listener import Listener, Outcome
 from homeostat.loop.observation import ABSENT, Absent
 from homeostat.loop.provider import Provider, current
 from homeostat.model.kinds import Spec
@@ -95,18 +98,7 @@ class Bench:
             raise AssertionError(f"there are {await self.goods()}") from None
 
     async def whole_pass(self) -> None:
-        while self.engine.passes.under_way:
-            await asyncio.sleep(0.002)
-        self.engine.passes.begin()
-        while self.engine.passes.under_way:
-            await asyncio.sleep(0.002)
-
-
-def said(obj: Object, kind: str = "Ready") -> Object:
-    for found in (obj.get("status") or {}).get("conditions", ()):
-        if found["type"] == kind and found["observedGeneration"] == obj["metadata"]["generation"]:
-            return dict(found)
-    return {}
+        await whole_pass(self.engine)
 
 
 @pytest.fixture
@@ -431,3 +423,36 @@ async def test_the_default_policy_of_a_kind_of_children_can_be_seen(client: Clie
     finally:
         await bench.engine.stop()
         await keeper.stop()
+
+
+class Ear(Listener):
+    """Hears what became of each action."""
+
+    def __init__(self) -> None:
+        self.outcomes: list[Outcome] = []
+
+    def acted(self, fleet: Fleet, drift: Drift, seconds: float, outcome: Outcome, error: str) -> None:
+        self.outcomes.append(outcome)
+
+
+async def test_a_server_out_of_reach_is_no_failure_of_the_change(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench, heard, lost = Bench(client), Ear(), 6
+    whole = client._transport.send
+
+    async def send(method: str, target: str, headers: Any, body: bytes) -> Any:
+        nonlocal lost
+        if lost and method == "PATCH" and "/configmaps/" in target:
+            lost -= 1
+            raise Unreachable("no way there", sent=True)
+        return await whole(method, target, headers, body)
+
+    bench.engine = Engine(
+        client, [], PolicyGate(mode=Mode.ENFORCE), settle=0.005, composers=[bench.composer], listeners=[heard]
+    )
+    await bench.engine.start()
+    monkeypatch.setattr(client._transport, "send", send)
+    await bench.declare({"a": "apples"})
+    await bench.ready()
+    assert lost == 0
+    assert set(heard.outcomes) == {Outcome.MOVED, Outcome.DONE}
+    await bench.engine.stop()

@@ -351,7 +351,7 @@ async def test_a_target_that_fails_again_and_again_is_left_alone_for_a_while(ben
 
 async def test_a_creation_does_not_wait_for_others_and_a_change_of_intent_does(tmp_path: Path) -> None:
     async with running(tmp_path) as bench:
-        bench.engine._settle = 3600.0
+        bench.engine._deciding.settle = 3600.0
         await bench.declare("hall", "red")
         await bench.ready("hall")
         await bench.declare("hall", "blue")

@@ -200,6 +200,18 @@ async def test_an_invariant_sees_what_an_action_leads_to(kitchen: Kitchen) -> No
     await until(lambda: kitchen.provider.world["a"]["power"] == 3)
 
 
+async def test_an_invariant_about_what_is_declared_refuses_the_change_that_would_break_it(kitchen: Kitchen) -> None:
+    await kitchen.declare("a", "b", "c")
+    await kitchen.policy(invariants=[{"name": "power", "expression": "after.all(o, o.spec.power <= 5)"}])
+    await kitchen.invariants("True")
+    await kitchen.declare("a", power=9)
+    await kitchen.says("a", "Ready", "False", "would break an invariant: power")
+    await kitchen.invariants("True")  # nothing is broken yet: it is only declared
+    assert kitchen.provider.world["a"]["power"] == 1
+    await kitchen.declare("a", power=5)
+    await kitchen.says("a", "Ready", "True")
+
+
 async def test_what_leaves_the_fleet_counts_no_more(kitchen: Kitchen) -> None:
     east = {"kinds": [KIND], "selector": {"matchLabels": {"zone": "east"}}}
     await kitchen.policy(fleet=east, invariants=[{"name": "east", "expression": "size(after) >= 2"}])

@@ -22,8 +22,11 @@ ORDER = (
     "empty_selector",
     "freeze_lifted_by_others",
     "template_edit",
+    "template_edit_from_git",
     "reused_name",
+    "reused_name_from_git",
     "failed_list",
+    "lost_repository",
     "remirroring_storm",
     "fault_domains",
     "blank_field",
@@ -48,10 +51,11 @@ def incidents() -> Iterator[ModuleType]:
 
 def row(module: ModuleType) -> str:
     """An incident: what must hold, its three figures, the damage without guards, and how an honest change gets through."""
+    live = getattr(module, "live", live_through)  # those from Git are in real time
     with contextlib.redirect_stdout(io.StringIO()):
-        guarded = live_through(module.incident)
-        naive = live_through(getattr(module, "obedient", module.incident), naive=True)
-        honest = live_through(module.honest)
+        guarded = live(module.incident)
+        naive = live(getattr(module, "obedient", module.incident), naive=True)
+        honest = live(module.honest)
     twin = f"{module.honest.__doc__}: {honest.came_back}"
     cells = (
         module.INCIDENT,

@@ -119,9 +119,26 @@ async def with_a_newer_declaration(fleet: Fleet) -> Figures:
 
 
 async def without_a_name(fleet: Fleet) -> Figures:
+    """What one writer wrote in one go is a change set, too: the server finds it by who and when."""
     await stands(fleet)
     await fleet.declare("typo", change_set="")
-    return await refused(fleet, "by the name that their writer gave them")
+    came = await fleet.until(lambda: as_before(fleet), 60, every=0.5)
+    (one,) = await returns(fleet)
+    assert one["state"] == "Returned"
+    assert "@" in one["changeSet"]
+    return Figures(await fleet.damage(), fleet.size, None, "by itself" if came else "not")
+
+
+def test_what_nobody_named_goes_back_too() -> None:
+    figures = live_through(without_a_name)
+    assert (figures.damage, figures.came_back) == (1, "by itself")
+
+
+async def without_a_name_and_with_more(fleet: Fleet) -> Figures:
+    await stands(fleet)
+    await fleet.declare("typo", change_set="")
+    await fleet.house.declare("extra-1", {"colour": "blue", "zone": ""})
+    return await refused(fleet, "nobody named it, and Thing default/extra-1 would be deleted")
 
 
 async def without_a_past(fleet: Fleet) -> Figures:
@@ -144,7 +161,7 @@ async def on_a_plain_cluster(fleet: Fleet) -> Figures:
     return await refused(fleet, "this server keeps no past")
 
 
-@pytest.mark.parametrize("incident", [with_a_newer_declaration, without_a_name, without_a_past, on_a_plain_cluster])
+@pytest.mark.parametrize("incident", [with_a_newer_declaration, without_a_name_and_with_more, without_a_past, on_a_plain_cluster])
 def test_where_it_cannot_be_safe_nothing_is_taken_back_and_it_stays_halted(incident: Any) -> None:
     assert live_through(incident).damage == 1
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.loop.waiting import said, whole_pass
 from tests.sources.repo import Repo
 
 from homeostat.api.local import local_client
@@ -114,18 +115,7 @@ class Bench:
             raise AssertionError(f"{what} never was so; there is {await self.values()}") from None
 
     async def whole_pass(self) -> None:
-        while self.engine.passes.under_way:
-            await asyncio.sleep(0.005)
-        self.engine.passes.begin()
-        while self.engine.passes.under_way:
-            await asyncio.sleep(0.005)
-
-
-def said(obj: Object, kind: str = "Ready") -> Object:
-    for found in (obj.get("status") or {}).get("conditions", ()):
-        if found["type"] == kind and found["observedGeneration"] == obj["metadata"]["generation"]:
-            return dict(found)
-    return {}
+        await whole_pass(self.engine)
 
 
 @pytest.fixture

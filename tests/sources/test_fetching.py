@@ -12,7 +12,8 @@ from typing import Any
 
 import click
 import pytest
-from tests.sources.conftest import Bench, said
+from tests.loop.waiting import said
+from tests.sources.conftest import Bench
 from tests.sources.hosts import SSHD, over_http, over_ssh, redirects
 from tests.sources.repo import Repo, config_map
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shutil
 
-from tests.sources.conftest import Bench, said
+from tests.loop.waiting import said
+from tests.sources.conftest import Bench
 from tests.sources.repo import config_map
 from tests.sources.test_guarded import approve, halts
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import shutil
 
 import pytest
-from tests.sources.conftest import Bench, said
+from tests.loop.waiting import said
+from tests.sources.conftest import Bench
 from tests.sources.repo import config_map
 
 from homeostat.guards import Mode

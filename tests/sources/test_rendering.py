@@ -10,6 +10,7 @@ import pytest
 from tests.sources.repo import Repo, config_map
 
 from homeostat.sources.files import RenderError, matches
+from homeostat.sources.kustomize import reason_of
 from homeostat.sources.rendering import Options, Parsed, Rendered, locate, render
 from homeostat.sources.repository import NOBODY, Allowance, Repository
 
@@ -225,3 +226,15 @@ def test_patterns() -> None:
     assert not matches("apps/deep/a.yaml", "apps/*.yaml")
     assert matches("apps/deep/a.yaml", "apps/**/*.yaml")
     assert not matches("other/a.yaml", "apps/**")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Error: accumulating resources: no such file\n",
+        "# Warning: 'commonLabels' is deprecated.\nerror: accumulating resources: no such file",
+        "# Warning: x\nE1115 20:41:14.870108   22284 run.go:72] \"command failed\" err=\"accumulating resources: no such file\"\n",
+    ],
+)
+def test_what_kustomize_says_is_told_without_warnings_times_and_processes(said: str) -> None:
+    assert reason_of(said) == "accumulating resources: no such file"

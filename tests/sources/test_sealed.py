@@ -8,7 +8,8 @@ import logging
 from pathlib import Path
 
 import pytest
-from tests.sources.conftest import Bench, said
+from tests.loop.waiting import said
+from tests.sources.conftest import Bench
 from tests.sources.repo import config_map
 
 from homeostat.sources.files import RenderError

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.sources.conftest import Bench, said
+from tests.loop.waiting import said
+from tests.sources.conftest import Bench
 from tests.sources.repo import config_map
 
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from tests.sources.conftest import WAIT_SECONDS, Bench, said
+from tests.loop.waiting import said
+from tests.sources.conftest import WAIT_SECONDS, Bench
 from tests.sources.repo import config_map
 from tests.sources.test_guarded import halts
 

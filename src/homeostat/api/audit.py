@@ -273,8 +273,8 @@ def refusal(error: ApiError) -> str:
 
 # What changed
 
-_NOISE = frozenset({"metadata.managedFields", "metadata.resourceVersion", "metadata.generation"})
-"""These follow from other changes and say nothing more."""
+_NOISE = frozenset({"managedFields", "resourceVersion", "generation"})
+"""Of the metadata: these follow from other changes and say nothing more."""
 _DEPTH_LIMIT = 32
 _KEY_LIMIT = 100
 
@@ -302,12 +302,14 @@ def fields_changed(old: Object | None, new: Object | None, limit: int = FIELDS_L
 
 
 def _compare(old: Any, new: Any, path: str, depth: int, found: list[str], limit: int) -> None:
-    if len(found) > limit or path in _NOISE:
+    if len(found) > limit:
         return
     if depth and isinstance(old, dict) and isinstance(new, dict):
         for key in old if old.keys() == new.keys() else {**old, **new}:
             before, after = old.get(key, UNSET), new.get(key, UNSET)
-            if before is not after and before != after:
+            if before is after or (path == "metadata" and key in _NOISE):
+                continue
+            if before != after:
                 _compare(before, after, _child(path, key), depth - 1, found, limit)
     elif depth and isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         for index, (before, after) in enumerate(zip(old, new, strict=True)):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from homeostat.api.audit import KEEP_FILES
+from homeostat.api.audit import KEEP_FILES, READ_VERBS
 from homeostat.api.call import integer
 from homeostat.api.request import Request, Response, json_response
 
@@ -38,12 +38,35 @@ def is_question(said: Said) -> bool:
     return str((said.get("object") or {}).get("resource", "")).endswith("reviews") and said.get("verb") == "create"
 
 
+OF_OBJECT = ("group", "resource", "namespace", "name")
+"""What may be asked for of the object of a record; the empty group is the core's."""
+
+
 async def answer(log: AuditLog, request: Request) -> Response:
-    """The last records, newest first: `limit` of them; with `people=true` without what the server's own parts did."""
+    """The last records, newest first: `limit` of them; with `people=true` without what the server's own parts did.
+
+    `resource`, `group`, `namespace`, `name` and `changeSet` choose; `writes=true` leaves out reads and dry runs.
+    """
     limit = min(integer(request.params, "limit") or LIMIT, MOST)
-    people = request.flag("people")
-    items = await last(log, limit, lambda said: not people or (by_people(said) and not is_question(said)))
+    people, writes, params = request.flag("people"), request.flag("writes"), request.params
+    of = {name: params[name] for name in OF_OBJECT if name in params}
+    change_set = params.get("changeSet", "")
+
+    def wanted(said: Said) -> bool:
+        if people and (not by_people(said) or is_question(said)):
+            return False
+        if writes and not is_write(said):
+            return False
+        thing = said.get("object") or {}
+        return all(thing.get(name, "") == value for name, value in of.items()) and change_set in ("", said.get("changeSet"))
+
+    items = await last(log, limit, wanted)
     return json_response({"apiVersion": "homeostat.dev/v1alpha1", "kind": "AuditList", "metadata": {}, "items": items})
+
+
+def is_write(said: Said) -> bool:
+    """Whether it may have changed something that is stored."""
+    return bool(said.get("object")) and not said.get("dryRun") and said.get("verb") not in READ_VERBS
 
 
 async def last(log: AuditLog, limit: int, wanted: Wanted) -> list[Said]:

@@ -11,7 +11,7 @@ from homeostat.api.table import CREATED_AT, NAME
 from homeostat.model.clock import Clock
 from homeostat.model.conditions import condition_is, set_condition
 from homeostat.model.errors import FieldError
-from homeostat.model.protocol import CHILD_KINDS, HOST
+from homeostat.model.protocol import CHILD_KINDS, HELD_BY, HOST
 
 DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
 CRDS = f"{DEFINITIONS}/"
@@ -163,9 +163,16 @@ def acts_on_host(crd: Object) -> bool:
     return bool((crd["metadata"].get("annotations") or {}).get(HOST) == "true")
 
 
+def held_by(crd: Object) -> str:
+    """The field of the status by which the objects of a kind are held; empty where there is none."""
+    return str((crd["metadata"].get("annotations") or {}).get(HELD_BY, ""))
+
+
 def served_alike(before: Object, crd: Object) -> bool:
     """Nothing changed that would be seen in how the kind is served."""
     if before["spec"] != crd["spec"] or not established(before) or acts_on_host(before) != acts_on_host(crd):
+        return False
+    if held_by(before) != held_by(crd):
         return False
     return bool(before["status"].get("acceptedNames") == crd["status"].get("acceptedNames"))
 

@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 
 import orjson
 
-from homeostat.api import auditread, read
+from homeostat.api import auditread, read, unnamed
 from homeostat.api.audit import fields_changed
 from homeostat.api.auth import Attributes, User
 from homeostat.api.call import Call, integer
@@ -152,7 +152,8 @@ def _told(codec: Codec, state: _State, before: _State | None, second: int | None
     if second is not None:
         told["time"] = format_time(second)
     if state.value is None:
-        said = change_set_of(before.value) if before is not None and before.value is not None else ""
+        left = declared(before.value)["metadata"] if before is not None and before.value is not None else {}
+        said = (left.get("annotations") or {}).get(DELETION_CHANGE_SET, "")  # the other note is of who declared it
         return told | {"change": "deleted", "changeSet": said}
     obj = codec.load(state.value, state.revision)
     old = codec.load(before.value, state.revision) if before is not None and before.value is not None else None
@@ -163,17 +164,11 @@ def _told(codec: Codec, state: _State, before: _State | None, second: int | None
         told["change"] = "known"  # the first of which anything is known
     else:
         told["change"] = "created"
-    told |= {"changeSet": change_set_of(state.value), "manager": _manager(obj, old), "generation": obj["metadata"].get("generation", 0)}
+    mark = change_set_of(state.value)
+    if before is not None and before.value is not None and mark == change_set_of(before.value):
+        mark = ""  # it is of an earlier write, and this one named none
+    told |= {"changeSet": mark, "manager": str(unnamed.manager_of(obj, old).get("manager", "")), "generation": obj["metadata"].get("generation", 0)}
     return told | {"object": obj}
-
-
-def _manager(obj: Object, old: Object | None) -> str:
-    """The field manager that wrote last: of those whose entry is not as it was, or who has the newest."""
-    known = (old or {}).get("metadata", {}).get("managedFields") or []
-    entries = obj["metadata"].get("managedFields") or []
-    new = [entry for entry in entries if entry not in known] or entries
-    newest: Object = max(new, key=lambda entry: entry.get("time", ""), default={})
-    return str(newest.get("manager", ""))
 
 
 # What is not about one kind
@@ -247,6 +242,10 @@ async def _change_set(plane: ControlPlane, user: User, name: str) -> Response:
     async for key, revision in _touched(plane, name):
         first, last = firsts.get(key, (revision, revision))
         firsts[key] = (min(first, revision), max(last, revision))
+    if not firsts:
+        async for key, revision in unnamed.touched(plane, name):
+            first, last = firsts.get(key, (revision, revision))
+            firsts[key] = (min(first, revision), max(last, revision))
     items: list[dict[str, Any]] = []
     for key, (first, last) in sorted(firsts.items()):
         found = _kind_of(plane, key)

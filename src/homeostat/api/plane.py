@@ -38,6 +38,7 @@ from homeostat.api.negotiate import reshape, to_yaml
 from homeostat.api.registry import Registry, custom_resource
 from homeostat.api.request import Request, Response, error_response, split_path
 from homeostat.api.resource import Object, Resource, split_key
+from homeostat.api.select import named_by_selector
 from homeostat.api.shape import Shape
 from homeostat.api.watch import Fanout
 from homeostat.model.clock import Clock, Ids
@@ -255,7 +256,7 @@ class ControlPlane:
         call.user, call.impersonator = self._identified(request, known or await self._authenticated(request))
         namespace = call.namespace or (name if resource.qualified == "namespaces" else "")
         if call.verb in ("list", "watch") and "fieldSelector" in request.query:
-            name = route.named_by_selector(request) or name
+            name = named_by_selector(request) or name  # it is judged as a request for that one
         asked = Attributes(
             user=call.user,
             verb=call.verb,

@@ -12,7 +12,7 @@ import orjson
 
 from homeostat.api.call import Call, integer, revision_of
 from homeostat.api.request import Response, Stream
-from homeostat.api.select import Matcher, matcher_for
+from homeostat.api.select import Matcher, matcher_for, named_by_selector
 from homeostat.api.shape import Shape, shape_for
 from homeostat.model.errors import ApiError, FieldError, bad_request, expired, invalid
 from homeostat.store import Compacted, Entry, FutureRevision, Page, Store
@@ -135,7 +135,7 @@ async def list_objects(plane: ControlPlane, call: Call) -> Response:
     try:
         if window.limit:
             return await _page(plane, call, window, matcher, shape)
-        first = await plane.store.range(call.prefix, after=window.after, revision=window.revision, limit=PAGE)
+        first = await _range(plane, call, window.after, window.revision, PAGE)
     except Compacted:
         raise _expired(window, call.prefix) from None
     except FutureRevision as error:
@@ -145,6 +145,19 @@ async def list_objects(plane: ControlPlane, call: Call) -> Response:
     return Response(
         200, content_type=shape.content_type, stream=lambda s: _stream(plane, call, first, matcher, shape, s)
     )
+
+
+async def _range(
+    plane: ControlPlane, call: Call, after: str, revision: int | None, limit: int, *, count: bool = False
+) -> Page:
+    """The next objects of the collection. Who names one, as `kubectl wait` does, has that one read, and not all of its kind."""
+    placed = bool(call.namespace) or not call.resource.namespaced
+    name = named_by_selector(call.request) if placed and "fieldSelector" in call.request.query else ""
+    if not name:
+        return await plane.store.range(call.prefix, after=after, revision=revision, limit=limit, count=count)
+    key = call.resource.key(call.namespace, name)
+    found = await plane.store.range(key, after=after, revision=revision, limit=1)
+    return Page([entry for entry in found.entries if entry.key == key], found.revision)
 
 
 def _kept(entries: list[Entry], matcher: Matcher | None) -> list[Entry]:
@@ -192,7 +205,7 @@ async def _page(
     after, revision = window.after, window.revision
     while True:
         want = window.limit if matcher is None else PAGE
-        page = await plane.store.range(call.prefix, after=after, revision=revision, limit=want, count=matcher is None)
+        page = await _range(plane, call, after, revision, want, count=matcher is None)
         revision = page.revision
         more = page.more
         for entry in page.entries:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from homeostat.api.codec import Codec
-from homeostat.api.crds import acts_on_host
+from homeostat.api.crds import acts_on_host, held_by
 from homeostat.api.resource import Column, Object, Resource, Scale, Version
 from homeostat.model.schema import ANY, Schema
 
@@ -95,6 +95,7 @@ def custom_resource(crd: Object) -> Resource:
         storage=next(v["name"] for v in spec["versions"] if v.get("storage")),
         custom=True,
         host=acts_on_host(crd),
+        held_by=held_by(crd),
         unconditional_update=False,
         uid=crd["metadata"]["uid"],
         ending="deletionTimestamp" in crd["metadata"],

@@ -153,6 +153,7 @@ class Resource:
     rules: Rules = field(default_factory=Rules)
     custom: bool = False  # declared by a CustomResourceDefinition
     host: bool = False  # acts on the host: who writes it needs the verb `operate` as well
+    held_by: str = ""  # the field of the status by which an object is held: what writes it puts our finalizer on
     counts_generation: bool = True  # metadata.generation is kept
     create_on_update: bool = False  # a PUT of an object that is not there creates it
     unconditional_update: bool = True  # a PUT may leave the resourceVersion out

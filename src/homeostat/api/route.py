@@ -15,7 +15,6 @@ from homeostat.api.request import Request, Response
 from homeostat.api.resource import Resource
 from homeostat.api.watch import watch
 from homeostat.model.errors import ApiError, method_not_allowed, path_method_not_allowed, path_not_found
-from homeostat.model.selectors import parse_field_selector
 
 if TYPE_CHECKING:
     from homeostat.api.plane import ControlPlane
@@ -132,14 +131,6 @@ def unserved(user: User, request: Request, segments: list[str]) -> Attributes:
     plural, name, subresource = [*rest, "", "", ""][:3]
     verb = _VERBS.get((request.method, bool(name)), request.method.lower())
     return Attributes(user, verb, group, version, plural, subresource, namespace, name)
-
-
-def named_by_selector(request: Request) -> str:
-    """A list of one name is judged as a request for that name."""
-    try:
-        return parse_field_selector(request.params.get("fieldSelector", "")).exact("metadata.name") or ""
-    except ApiError:
-        return ""  # the verb will say what is wrong with it
 
 
 def _not_allowed(resource: Resource, verb: str) -> ApiError:

@@ -8,9 +8,10 @@ from typing import Any
 
 from homeostat.api.call import Call
 from homeostat.api.codec import Codec
+from homeostat.api.request import Request
 from homeostat.api.resource import Resource
 from homeostat.api.schema.jsonpath import compile_path
-from homeostat.model.errors import bad_request
+from homeostat.model.errors import ApiError, bad_request
 from homeostat.model.selectors import FieldSelector, LabelSelector, parse_field_selector, parse_label_selector
 
 
@@ -110,3 +111,11 @@ def _check_fields(call: Call, fields: FieldSelector) -> None:
             if plain:
                 raise bad_request(f'"{name}" is not a known field selector: only "metadata.name", "metadata.namespace"')
             raise bad_request(f"field label not supported: {name}")
+
+
+def named_by_selector(request: Request) -> str:
+    """The name of the one object that a list or watch means; empty where it may mean several."""
+    try:
+        return parse_field_selector(request.params.get("fieldSelector", "")).exact("metadata.name") or ""
+    except ApiError:
+        return ""  # the verb will say what is wrong with it

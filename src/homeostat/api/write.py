@@ -18,12 +18,12 @@ from homeostat.api.codec import metadata_of
 from homeostat.api.intake import check, conform, place, read_object, strictness, unnamed
 from homeostat.api.patching import from_patch, patch_document, patch_media, read_patch
 from homeostat.api.request import Response
-from homeostat.api.resource import Object
+from homeostat.api.resource import Object, at
 from homeostat.api.wording import json_word
 from homeostat.model.encoding import Malformed, decode_yaml
 from homeostat.model.equality import same
 from homeostat.model.errors import ApiError, FieldError, already_exists, bad_request, conflict, invalid
-from homeostat.model.protocol import APPLY_PATCH
+from homeostat.model.protocol import APPLY_PATCH, FINALIZER
 from homeostat.model.schema import Schema
 from homeostat.store import Compare, Conflict, Delete, Entry, Put
 
@@ -354,6 +354,8 @@ def settle(
             obj[part] = wanted[part]
         else:
             obj.pop(part, None)
+        if resource.held_by and at(obj, "status", resource.held_by) and not old_meta.get("deletionTimestamp"):
+            obj["metadata"]["finalizers"] = list(dict.fromkeys((*(old_meta.get("finalizers") or ()), FINALIZER)))
     else:
         obj = wanted
         metadata = obj["metadata"]

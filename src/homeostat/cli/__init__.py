@@ -14,7 +14,7 @@ _COMMANDS = {
     "apply": ("homeostat.cli.apply", "Declare what files say, as one change set."),
     "approve": ("homeostat.cli.approve", "Say yes to one exact plan that the guards hold."),
     "checkpoint": ("homeostat.cli.checkpoint", "Keep all that is declared in one file, and get it back."),
-    "completion": ("homeostat.cli.completion", "Make the Tab key complete commands."),
+    "completion": ("homeostat.cli.completion", "Make the Tab key complete commands, kinds and names."),
     "controllers": ("homeostat.cli.controllers", "Run the loop as a process of its own."),
     "diff": ("homeostat.cli.diff", "Show what differs between files and the server, or between two moments."),
     "doctor": ("homeostat.cli.doctor", "Look for what is wrong around a server and its loop."),

@@ -1,4 +1,4 @@
-"""`homeostat completion`: the Tab key knows commands and options."""
+"""`homeostat completion`: the Tab key knows commands and options, and the kinds and names that the server has."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _HOW = {
 @click.command()
 @click.argument("shell", type=click.Choice(list(_HOW)))
 def command(shell: str) -> None:
-    """Print what makes the Tab key complete commands and options, for a SHELL.
+    """Print what makes the Tab key complete commands, options, kinds and names, for a SHELL.
 
     \b
     Examples:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from homeostat.cli import completing
 from homeostat.cli.connection import Connection, Trouble, server_options
 from homeostat.cli.manifests import manifest_options
 from homeostat.cli.show import emit, output_option, painted
@@ -23,8 +24,8 @@ _NOT_DECLARED = frozenset({"events", "events.events.k8s.io", "leases.coordinatio
 
 
 @click.command()
-@click.argument("kind", required=False)
-@click.argument("name", required=False)
+@click.argument("kind", required=False, shell_complete=completing.kinds)
+@click.argument("name", required=False, shell_complete=completing.names)
 @click.option("--rev", metavar="A..B", default="", help="Between two revisions or times; without B: until now.")
 @click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="With --rev: in every namespace.")
 @manifest_options(required=False)

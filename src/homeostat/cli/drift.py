@@ -34,12 +34,12 @@ def command(server: Connection, scope: str | None, output: str) -> None:
         return
     rows = [["KIND", "NAMESPACE", "NAME", "TO", "CAUSE", "BY", "SINCE", "HELD BY", "FIELDS"]]
     for ref, drift in view.open():
-        hold = hold_of(view.objects[ref])
+        hold = hold_of(view.at(ref))
         rows.append(
             [
-                view.kinds[ref.kind].kind,
+                view.names(ref)[0],
                 ref.namespace,
-                ref.name,
+                view.names(ref)[1],
                 str(drift.op),
                 str(drift.cause),
                 ",".join(drift.by) or "-",

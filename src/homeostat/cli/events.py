@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from homeostat.cli import completing
 from homeostat.cli.connection import Connection, server_options
 from homeostat.cli.show import emit, output_option
 
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("kind", required=False)
-@click.argument("name", required=False)
+@click.argument("kind", required=False, shell_complete=completing.kinds)
+@click.argument("name", required=False, shell_complete=completing.names)
 @click.option("-f", "--follow", is_flag=True, help="Go on, until Ctrl-C.")
 @click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="In every namespace.")
 @click.option("--warnings", is_flag=True, help="Only what is wrong.")

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from homeostat.cli.fromgit import applied
 from homeostat.cli.inventory import health_of, owner_of, source_of
 from homeostat.cli.kinds import Kind
 from homeostat.guards.freeze import covers, standing
 from homeostat.guards.policy import Mode
-from homeostat.insight.fleets import View, hold_of, look
+from homeostat.insight.fleets import View, hold_of, look, ref_of
 from homeostat.model.clock import format_time
 from homeostat.model.errors import ApiError
 from homeostat.model.protocol import CHANGE_SET
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 
+_SYNCS = "syncs.homeostat.dev"
 AT_ONCE = 16
 """Things that are asked about at a time."""
 
@@ -81,7 +83,12 @@ async def gather(client: Client, kinds: Sequence[Kind], selector: str, namespace
     from homeostat.model.selectors import parse_label_selector
 
     wanted = parse_label_selector(selector)
-    view = await look(client, kinds)
+    view = await look(client, [kind for kind in kinds if kind.kept])
+    for kind, obj in await applied(client, kinds, selector, namespace):
+        view.kinds[kind.name] = kind
+        view.objects[ref_of(kind, obj)] = obj
+        if (looked := view.passes.get(_SYNCS)) is not None:
+            view.passes[kind.name] = looked
     approvals = await _approvals(client)
     past = await keeps_past(client)
     known: dict[str, Any] = {}

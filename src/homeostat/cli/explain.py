@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from homeostat.cli import completing
 from homeostat.cli.connection import Connection, server_options
 from homeostat.cli.show import ago, echo_lines, emit, output_option, painted
 
 if TYPE_CHECKING:
+    from homeostat.cli.kinds import Kind
     from homeostat.client import Client
     from homeostat.insight.chain import Chain
     from homeostat.insight.fleets import View
     from homeostat.loop.fleet import Ref
 
+_SHOWN = 5
+
 
 @click.command()
-@click.argument("kind")
-@click.argument("name")
+@click.argument("kind", shell_complete=completing.kinds)
+@click.argument("name", shell_complete=completing.names)
 @output_option("text", "json", "yaml")
 @server_options()
 def command(server: Connection, kind: str, name: str, output: str) -> None:
@@ -39,13 +43,13 @@ def command(server: Connection, kind: str, name: str, output: str) -> None:
 
         found = await kind_named(client, kind)
         if not found.kept:
-            raise click.ClickException(f"{found.kind} is no kind that the loop keeps: nothing decides about it")
+            return await _declared(client, found, name)
         obj = await found.on(client).get(name)
         view = await look(client, [found])
         return view, next((ref for ref in view.objects if ref == ref_of(found, obj)), ref_of(found, obj))
 
     view, ref = server.run(read)
-    if ref not in view.objects:
+    if ref not in view.objects and ref not in view.children:
         raise click.ClickException(f"{ref} went away just now")
     from homeostat.insight.chain import Chain
 
@@ -56,17 +60,49 @@ def command(server: Connection, kind: str, name: str, output: str) -> None:
         emit(chain.data(), output)
 
 
+async def _declared(client: Client, kind: Kind, name: str) -> tuple[View, Ref]:
+    """An object of a kind that the loop does not keep, but that a Sync declares."""
+    from homeostat.cli.kinds import served_kinds
+    from homeostat.insight.fleets import look
+
+    namespace = client.namespace if kind.namespaced else ""
+    view = await look(client, [one for one in await served_kinds(client) if one.kept and one.kind == "Sync"])
+    for ref in view.children:
+        if (ref.name, ref.namespace) == (f"{kind.name}/{name}", namespace):
+            return view, ref
+    obj = await kind.on(client).get(name)
+    raise click.ClickException(f"{kind.kind} {name} {_keeper(obj)}")
+
+
+def _keeper(obj: dict[str, Any]) -> str:
+    """Who answers for an object about which nothing is open."""
+    from homeostat.sources.kinds import SYNC_NAME
+
+    metadata = obj["metadata"]
+    if sync := (metadata.get("annotations") or {}).get(SYNC_NAME):
+        space, _, called = sync.partition("/")
+        return f"is declared by Sync {sync}, and nothing about it is open: homeostat explain sync {called} -n {space}"
+    for owner in metadata.get("ownerReferences") or ():
+        if owner.get("controller"):
+            return f"is made by {owner['kind']} {owner['name']}: homeostat explain {owner['kind'].lower()} {owner['name']}"
+    return f"is no thing that the loop keeps: no {obj.get('kind', 'such object')} is, and no Sync declares it"
+
+
 def _lines(chain: Chain) -> Iterator[str]:
     """For people, from what was seen to what comes next."""
     from homeostat.cli.openplan import title_of
 
     yield click.style(title_of(chain.view, chain.ref), bold=True)
-    yield f"  fleet      {chain.fleet.name}: {chain.fleet.size} in it, {len(chain.fleet.drifts)} differ, mode {chain.policy.mode}"
+    if chain.view.composes(chain.ref.kind):
+        yield "  guarded    not itself: each object that it declares, as one of its own kind"
+    else:
+        yield f"  fleet      {chain.fleet.name}: {chain.fleet.size} in it, {len(chain.fleet.drifts)} differ, mode {chain.policy.mode}"
     if chain.policies:
         yield f"  policy     {', '.join(chain.policies)}"
     yield f"  declared   {chain.declared}"
     yield f"  observed   {chain.observed}"
     yield from _difference(chain)
+    yield from _below(chain)
     yield f"  decision   {chain.decision}"
     for halt in chain.halts:
         yield f"  halt       {halt.guard}: {halt.reason}"
@@ -77,6 +113,18 @@ def _lines(chain: Chain) -> Iterator[str]:
             said = "lets it through" if hold is None else f"holds it: {hold.reason}"
             yield f"    {name.ljust(width)}  {said}"
     yield f"  next       {chain.next}"
+
+
+def _below(chain: Chain) -> Iterator[str]:
+    """Of a Sync: what of its objects is open, and how to ask about one."""
+    from homeostat.cli.openplan import title_of
+    from homeostat.guards.runbook import look_at
+
+    ours = sorted(ref for ref in chain.view.children if ref.uid == chain.ref.uid and ref != chain.ref)
+    for ref in ours[:_SHOWN] if chain.ref in chain.view.objects else ():
+        yield f"  object     {title_of(chain.view, ref)}: {look_at(ref)}"
+    if len(ours) > _SHOWN and chain.ref in chain.view.objects:
+        yield f"             and {len(ours) - _SHOWN} more: homeostat drift"
 
 
 def _difference(chain: Chain) -> Iterator[str]:

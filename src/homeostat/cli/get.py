@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from homeostat.cli import completing
 from homeostat.cli.connection import Connection, server_options
 from homeostat.cli.show import echo_lines, emit, output_option, table
 
@@ -16,8 +17,8 @@ _TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 
 
 @click.command()
-@click.argument("kind")
-@click.argument("name", required=False)
+@click.argument("kind", shell_complete=completing.kinds)
+@click.argument("name", required=False, shell_complete=completing.names)
 @click.option("-l", "--selector", default="", help="Only what has these labels: app=web,tier!=cache.")
 @click.option("--at", default="", metavar="TIME|REV", help="As it was then: 2026-01-31T12:00:00Z, or a revision.")
 @click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="In every namespace.")

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from homeostat.cli import completing
+from homeostat.cli.audited import ask_server, by_name, from_file, mostly
 from homeostat.cli.connection import Connection, server_options
-from homeostat.cli.show import echo_lines, emit, output_option, table
+from homeostat.cli.show import echo_lines, emit, output_option
 from homeostat.model.clock import parse_time
 from homeostat.model.protocol import CHANGE_SET
 
@@ -17,11 +19,13 @@ if TYPE_CHECKING:
     from homeostat.cli.kinds import Kind
     from homeostat.client import Client
 
-_LOG = "audit.log"
 _QUIET = "status"
 """Writes of the status that say nothing new to people."""
 _FOLLOWS = ("Degraded", "Progressing", "Reconciling", "Stalled")
 """Conditions that say again what Ready and the difference say, unless something stopped it."""
+_LOOP = ("the loop", "homeostat/")
+"""How one begins who is the loop: by the audit log, or by the field manager alone. Nobody is named for a change set's `touched`."""
+_WHO_WIDTH = 26
 _STOPPED = ("Held", "Retrying", "Failed", "Unreadable", "Unhealthy")
 
 
@@ -38,15 +42,15 @@ class Entry(NamedTuple):
 
 
 @click.command()
-@click.argument("kind", required=False)
-@click.argument("name", required=False)
+@click.argument("kind", required=False, shell_complete=completing.kinds)
+@click.argument("name", required=False, shell_complete=completing.names)
 @click.option(
     "--change-set", default="", help="Only what belongs to this change set; then KIND and NAME may be left out."
 )
 @click.option("--limit", type=click.IntRange(1, 1000), default=200, show_default=True, help="Writes, and declarations, to look back at.")
 @click.option("-v", "--verbose", is_flag=True, help="Also writes that changed nothing but figures of the status.")
 @click.option(
-    "--data", metavar="DIR", help="Data directory of the server, for its audit log. Default: where the kubeconfig lies."
+    "--data", metavar="DIR", help="Read the audit log in this data directory, instead of asking the server for it."
 )
 @output_option("table", "json", "yaml")
 @server_options()
@@ -62,8 +66,8 @@ def command(
 ) -> None:
     """Show what happened to a thing: who declared which fields when, what the loop found and did, and what was said of it.
 
-    It is put together from the revisions that the server keeps, the object's events and, on the server's own host, the audit log,
-    which alone knows people. What is gone has a history, too. REV is what `homeostat get --at`, `diff --rev` and `rollback --to` take.
+    It is put together from the revisions that the server keeps, the object's events and the audit log, which alone knows people and is
+    for those who may `get` /homeostat/audit. What came by a commit names its author. What is gone has a history, too. REV is what `homeostat get --at`, `diff --rev` and `rollback --to` take.
 
     \b
     Examples:
@@ -77,21 +81,77 @@ def command(
         raise click.UsageError("say which thing (KIND NAME), or which --change-set")
 
     async def read(client: Client) -> _Found:
-        return await (_of_thing(client, kind, name, limit) if kind and name else _of_set(client, change_set))
+        found = await (_of_thing(client, kind, name, limit) if kind and name else _of_set(client, change_set))
+        found.audit = None if data else await ask_server(client, found.kind, found.namespace, name or "", change_set)
+        found.commits = await _commits(client, found)
+        return found
 
     found = server.run(read)
-    audit = list(_of_log(_directory(server, data), found.kind, name or "", found.namespace))
-    entries = [e for e in _joined([*found.writes(), *_of_events(found.events)], audit) if verbose or e.source != _QUIET]
+    if found.audit is None and (directory := _directory(server, data)) is not None:
+        found.audit = list(from_file(directory, found.kind, found.namespace, name or ""))
+    audit = [_logged(said, said["object"]) for said in found.audit or ()]
+    joined = _joined([*found.writes(), *_of_events(found.events)], audit)
+    entries = [_credited(e, found.commits) for e in joined if verbose or e.source != _QUIET]
     chosen = sorted((e for e in entries if not change_set or e.change_set == change_set), key=_order)
     if not chosen and kind and not change_set:
         raise click.ClickException(f"{found.kind.kind if found.kind else kind} {name} is not known: there is none, and none is kept")
     if output != "table":
         emit([{**entry._asdict(), "fields": list(entry.fields)} for entry in chosen], output)
     elif chosen:
-        rows = [[e.time, str(e.revision or ""), e.source, e.who, e.what, e.change_set] for e in chosen]
-        echo_lines(table([["TIME", "REV", "FROM", "WHO", "WHAT", "CHANGE SET"], *rows]))
+        echo_lines(_shown(chosen))
+        if found.audit is None:
+            click.echo("Who it was is in the audit log, which you may not read: it takes `get` on /homeostat/audit.", err=True)
     else:
         click.echo("nothing is known of it", err=True)
+
+
+def _shown(entries: list[Entry]) -> list[str]:
+    """For people: what it says is wrapped to the terminal, or to 100 columns; what is below each other belongs together."""
+    from shutil import get_terminal_size
+
+    width = max(80, min(get_terminal_size((100, 24)).columns, 200))
+    whos = min(max(3, *(len(entry.who) for entry in entries)), _WHO_WIDTH)
+    revs = max(3, *(len(str(entry.revision)) for entry in entries))
+    left = width - 20 - revs - whos - 3 * len("  ")
+    head = f"{'TIME'.ljust(20)}  {'REV'.ljust(revs)}  {'WHO'.ljust(whos)}  WHAT"
+    lines = [click.style(head, bold=True)]
+    for entry in entries:
+        mark = [f"[{entry.change_set}]"] if entry.change_set else []
+        what, who = mostly([entry.what, *mark], left), mostly([entry.who], whos)
+        for at in range(max(len(what), len(who))):
+            time = f"{entry.time[:19]}Z" if at == 0 and entry.time else ""
+            revision = str(entry.revision or "") if at == 0 else ""
+            by, said = who[at] if at < len(who) else "", what[at] if at < len(what) else ""
+            lines.append(f"{time.ljust(20)}  {revision.ljust(revs)}  {by.ljust(whos)}  {said}".rstrip())
+    return lines
+
+
+async def _commits(client: Client, found: _Found) -> dict[str, dict[str, Any]]:
+    """The commits that Syncs applied lately, by change set: who made each, and what they said."""
+    from homeostat.model.errors import ApiError
+    from homeostat.sources.kinds import API
+
+    marks = {item.get("changeSet") or "" for item in found.revisions} | {entry.change_set for entry in found.touched}
+    commits: dict[str, dict[str, Any]] = {}
+    for namespace in sorted({mark.partition("/")[0] for mark in marks if "/" in mark and "@" in mark}):
+        try:
+            syncs = await client.kind(API, "Sync").list(namespace=namespace)
+        except ApiError as error:
+            if error.code not in (403, 404):
+                raise
+            continue
+        for sync in syncs:
+            commits |= {one["changeSet"]: one for one in (sync.get("status") or {}).get("history") or () if one.get("changeSet")}
+    return commits
+
+
+def _credited(entry: Entry, commits: dict[str, dict[str, Any]]) -> Entry:
+    """A write that came out of a commit, with who made that."""
+    commit = commits.get(entry.change_set) if entry.source == "write" else None
+    if commit is None or (entry.who and not entry.who.startswith(_LOOP)):
+        return entry
+    subject = f" “{commit['subject']}”" if commit.get("subject") else ""
+    return entry._replace(who=f"{commit.get('author', '')} (Git)".strip(), what=f"{entry.what}{subject}")
 
 
 def _order(entry: Entry) -> tuple[str, int, str]:
@@ -109,6 +169,8 @@ class _Found:
         self.revisions: list[dict[str, Any]] = []
         self.object: dict[str, Any] | None = None  # where the server keeps no past
         self.touched: list[Entry] = []
+        self.audit: list[dict[str, Any]] | None = None  # None: it is not ours to read
+        self.commits: dict[str, dict[str, Any]] = {}
 
     def writes(self) -> Iterator[Entry]:
         yield from self.touched
@@ -160,11 +222,13 @@ async def _of_set(client: Client, change_set: str) -> _Found:
         if error.code != 403:
             raise
         return found
+    by, _, at = change_set.rpartition("@")  # one that nobody named is called by its writer
+    who = by if "T" in at and at.endswith("Z") else ""
     for item in items:
         title = f"{item['kind']} {item['namespace'] + '/' if item['namespace'] else ''}{item['name']}"
         deed = "declared" if item["before"] is None else "changed"
         since = "; declared otherwise since" if item["changedSince"] else ""
-        found.touched.append(Entry(item.get("time", ""), "write", "", f"{deed} {title}{since}", change_set, item["revision"]))
+        found.touched.append(Entry(item.get("time", ""), "write", who, f"{deed} {title}{since}", change_set, item["revision"]))
     return found
 
 
@@ -206,14 +270,25 @@ def _turns(old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
         yield "repaired: reality had changed"
     if len(now.get("reversals") or ()) > len(was.get("reversals") or ()):
         yield "what was repaired was undone again"
+    applied = bool(now.get("history")) and now.get("commit") != was.get("commit")
+    if applied:
+        yield _applied(now["history"][0])
     known = {c["type"]: c for c in was.get("conditions") or ()}
     for condition in now.get("conditions") or ():
         told, kind = known.get(condition["type"], {}), condition["type"]
         same = (told.get("status"), told.get("reason")) == (condition.get("status"), condition.get("reason"))
-        follows = (kind in _FOLLOWS and condition.get("reason") not in _STOPPED) or (kind == "Ready" and found)
+        stopped = condition.get("reason") in _STOPPED and condition.get("status") == "True"
+        follows = (kind in _FOLLOWS and not stopped) or (kind == "Ready" and (found or (applied and condition.get("status") == "True")))
         if not same and not follows:
             why = condition.get("message") or condition.get("reason", "")
             yield f"{kind} {condition.get('status', '')}: {why}"
+
+
+def _applied(one: dict[str, Any]) -> str:
+    """What a Sync did of a commit."""
+    counts = ", ".join(f"{one.get(word, 0)} to {word}" for word in ("create", "change", "delete"))
+    by = f" by {one['author']}" if one.get("author") else ""
+    return f"applied {str(one.get('commit', ''))[:12]} “{one.get('subject', '')}”{by}: {counts}"
 
 
 def _joined(entries: list[Entry], audit: list[Entry]) -> list[Entry]:
@@ -224,7 +299,7 @@ def _joined(entries: list[Entry], audit: list[Entry]) -> list[Entry]:
         same = next((record for record in left if _is_same(entry, record)), None)
         if same is not None:
             left.remove(same)
-            who = f"{same.who} ({entry.who})" if entry.who else same.who
+            who = by_name(same.who, entry.who)
             entry = entry._replace(time=same.time, who=who, change_set=entry.change_set or same.change_set)
         joined.append(entry)
     return [*joined, *left]
@@ -286,42 +361,13 @@ def _of_events(events: list[dict[str, Any]]) -> Iterator[Entry]:
 def _directory(server: Connection, data: str | None) -> Path | None:
     import os
 
+    from homeostat.cli.audited import has_log
+
     if data:
         return Path(data).expanduser()
     places = (server.kubeconfig or os.environ.get("KUBECONFIG", "")).split(os.pathsep)
     place = Path(places[0]).expanduser() if places[0] else Path(server.place() or "")
-    return place.parent if (place.parent / _LOG).exists() else None
-
-
-def _of_log(directory: Path | None, kind: Kind | None, name: str, namespace: str) -> Iterator[Entry]:
-    """Writes that the audit log knows; the log never holds values, only which fields changed."""
-    import orjson
-
-    if directory is None:
-        return
-    try:
-        files = sorted(directory.glob(f"{_LOG}*"))
-        lines = [line for file in files for line in file.read_bytes().splitlines()]
-    except OSError as error:
-        click.echo(f"the audit log cannot be read: {error.strerror}", err=True)
-        return
-    for line in lines:
-        try:
-            said = orjson.loads(line)
-        except orjson.JSONDecodeError:
-            continue  # cut off by a crash
-        thing = said.get("object") or {}
-        if said.get("dryRun") or said["verb"] in ("get", "list", "watch") or not thing:
-            continue
-        if kind is not None and (thing.get("group", ""), thing.get("resource"), thing.get("name")) != (
-            kind.group,
-            kind.plural,
-            name,
-        ):
-            continue
-        if kind is not None and thing.get("namespace", "") != namespace:
-            continue
-        yield _logged(said, thing)
+    return place.parent if has_log(place.parent) else None
 
 
 def _logged(said: dict[str, Any], thing: dict[str, Any]) -> Entry:

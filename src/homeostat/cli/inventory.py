@@ -94,13 +94,16 @@ async def managed(client: Client, selector: str, namespace: str) -> list[Row]:
     """Everything that the loop keeps."""
     import asyncio
 
+    from homeostat.cli.fromgit import applied
     from homeostat.cli.kinds import served_kinds
 
-    kinds = [kind for kind in await served_kinds(client) if kind.kept]
+    served = await served_kinds(client)
+    kinds = [kind for kind in served if kind.kept]
     listed = await asyncio.gather(
         *(k.on(client).list(labels=selector, namespace=namespace if k.namespaced else "") for k in kinds)
     )
-    return sorted(_row(kind.kind, obj) for kind, objects in zip(kinds, listed, strict=True) for obj in objects)
+    rows = [_row(kind.kind, obj) for kind, objects in zip(kinds, listed, strict=True) for obj in objects]
+    return sorted([*rows, *(_row(kind.kind, obj) for kind, obj in await applied(client, served, selector, namespace))])
 
 
 def _row(kind: str, obj: Object) -> Row:
@@ -125,9 +128,9 @@ def source_of(obj: Object) -> str:
 
 
 def owner_of(obj: Object) -> str:
-    """The field manager that wrote its spec last."""
-    entries = obj["metadata"].get("managedFields") or ()
-    meant = [e for e in entries if "f:spec" in (e.get("fieldsV1") or {}) and e.get("manager") not in _LOOP]
+    """The field manager that wrote its spec last; of what has none, what else is declared of it."""
+    entries = [e for e in obj["metadata"].get("managedFields") or () if e.get("manager") not in _LOOP]
+    meant = [e for e in entries if "f:spec" in (e.get("fieldsV1") or {})] or [e for e in entries if e.get("subresource") != "status"]
     last: Object = max(meant, key=lambda entry: entry.get("time", ""), default={})
     return str(last.get("manager", ""))
 

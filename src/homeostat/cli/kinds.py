@@ -14,10 +14,10 @@ from homeostat.model.errors import ApiError
 if TYPE_CHECKING:
     from homeostat.client import Client
 
-__all__ = ["Kind", "find_kind", "kind_named", "resolve", "served_kinds", "similar_name"]
+__all__ = ["Kind", "find_kind", "kind_named", "neighbours", "resolve", "served_kinds", "similar_name"]
 
 NEIGHBOURS = 1000
-"""Among how many of a kind a name is looked for that may have been meant."""
+"""Among how many of a kind a name is looked for that may be meant."""
 _NAMES = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 
 
@@ -40,6 +40,13 @@ def resolve(kinds: Sequence[Kind], word: str) -> Kind:
     raise click.ClickException(f"the server has no kind '{word}'.{hint}")
 
 
+async def neighbours(client: Client, kind: Kind) -> list[str]:
+    """Names of objects of a kind, in the client's namespace: the first of them, where they are many."""
+    path = (await kind.on(client).served()).path(client.namespace if kind.namespaced else "")
+    found = (await client.request("GET", path, {"limit": str(NEIGHBOURS)}, accept=_NAMES)).json()["items"]
+    return [obj["metadata"]["name"] for obj in found]
+
+
 async def similar_name(client: Client, missing: ApiError) -> str:
     """` Did you mean 'motd'?`, where something that was not found has a neighbour with nearly its name; else nothing."""
     import difflib
@@ -48,11 +55,9 @@ async def similar_name(client: Client, missing: ApiError) -> str:
         kind = find_kind(await served_kinds(client), f"{missing.kind}.{missing.group}".rstrip("."))
         if kind is None or not missing.name:
             return ""
-        path = (await kind.on(client).served()).path(client.namespace if kind.namespaced else "")
-        found = (await client.request("GET", path, {"limit": str(NEIGHBOURS)}, accept=_NAMES)).json()["items"]
+        near = difflib.get_close_matches(missing.name, await neighbours(client, kind), n=1)
     except (ApiError, Unreachable):
         return ""
-    near = difflib.get_close_matches(missing.name, [obj["metadata"]["name"] for obj in found], n=1)
     return f". Did you mean '{near[0]}'?" if near else ""
 
 

@@ -11,7 +11,7 @@ from homeostat.cli.kinds import served_kinds
 from homeostat.cli.scope import find_scope
 from homeostat.cli.show import ago, painted
 from homeostat.cli.verdicts import verdict_lines
-from homeostat.insight.fleets import View, look
+from homeostat.insight.fleets import View, halted_elsewhere, look
 from homeostat.insight.open import drift_data
 from homeostat.insight.planning import SIGNS
 from homeostat.insight.verdicts import judge
@@ -24,9 +24,14 @@ if TYPE_CHECKING:
 async def view_of(client: Client, scope: str | None = None) -> View:
     """What the loop keeps, or the part of it that a scope names."""
     if not scope:
-        return await look(client, [kind for kind in await served_kinds(client) if kind.kept])
+        view = await look(client, [kind for kind in await served_kinds(client) if kind.kept])
+        halted_elsewhere(view)
+        return view
     found = await find_scope(client, scope)
-    view = await look(client, found.guarded())
+    view = await look(client, dict.fromkeys([*found.guarded(), *found.composers()]))
+    halted_elsewhere(view)
+    if found.kind is not None and view.composes(found.kind.name):
+        return _declared_by(view, found.kind.name, found.name)
     names = {policy["metadata"]["name"] for policy in found.policies}
     for name, fleet in list(view.fleets.items()):
         if not names & {policy["metadata"]["name"] for policy in view.policies_of(fleet)}:
@@ -36,10 +41,19 @@ async def view_of(client: Client, scope: str | None = None) -> View:
     return view
 
 
+def _declared_by(view: View, kind: str, name: str) -> View:
+    """Only what the things of a kind declare, or the one of this name."""
+    uids = {ref.uid for ref in view.objects if ref.kind == kind and name in ("", ref.name)}
+    for fleet in view.fleets.values():
+        fleet.drifts = {ref: drift for ref, drift in fleet.drifts.items() if ref in view.children and ref.uid in uids}
+    view.fleets = {name: fleet for name, fleet in view.fleets.items() if fleet.drifts}
+    return view
+
+
 def title_of(view: View, ref: Ref) -> str:
     """`Lamp default/hall`."""
-    kind = view.kinds[ref.kind].kind
-    return f"{kind} {ref.namespace}/{ref.name}" if ref.namespace else f"{kind} {ref.name}"
+    kind, name = view.names(ref)
+    return f"{kind} {ref.namespace}/{name}" if ref.namespace else f"{kind} {name}"
 
 
 def drift_lines(view: View, drifts: Iterable[tuple[Ref, Drift]]) -> Iterator[str]:

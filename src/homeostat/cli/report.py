@@ -47,8 +47,7 @@ def command(server: Connection, selector: str, changes: int, output: str, file: 
         from homeostat.cli.evidence import gather
         from homeostat.cli.kinds import served_kinds
 
-        kinds = [kind for kind in await served_kinds(client) if kind.kept]
-        return await gather(client, kinds, selector, server.namespace, changes)
+        return await gather(client, await served_kinds(client), selector, server.namespace, changes)
 
     found = server.run(read, timeout=None)
     if not found.items:

@@ -15,6 +15,7 @@ from homeostat.guards.keeper import APPROVAL_KIND
 from homeostat.insight.planning import difference
 from homeostat.insight.returning import Target
 from homeostat.loop.returned import returned
+from homeostat.sources.kinds import GROUP, SYNC_LABEL
 
 if TYPE_CHECKING:
     from homeostat.client import Client
@@ -26,13 +27,14 @@ LEFT_ALONE = frozenset({*UNKEPT, "events.events.k8s.io", APPROVAL_KIND.name})
 """Kinds that are never taken back: what was said or proven once is not said again."""
 POLICIES = "guardpolicies.homeostat.dev"
 """Their freezes stay as they are: nothing but a person who says so lifts one."""
+_SYNCS = f"syncs.{GROUP}/"
 _DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
 
 
 async def targets_of(client: Client, file: Path, *, keep_new: bool) -> list[Target]:
     """What differs between the server and a checkpoint, which was found sound before."""
     kinds = {kind.name: kind for kind in await served_kinds(client) if {"get", "list", "create"} <= kind.verbs}
-    wanted = await asyncio.to_thread(_read, file, kinds)
+    wanted, syncs = await asyncio.to_thread(_read, file, kinds)
     found: list[Target] = []
     for name, objects in wanted.items():
         kind = kinds[name]
@@ -48,7 +50,7 @@ async def targets_of(client: Client, file: Path, *, keep_new: bool) -> list[Targ
             found += [
                 Target(kind.api_version, kind.kind, namespace, called, None, f"not in {source}")
                 for (namespace, called), now in sorted(live.items())
-                if not _owned(now)
+                if not _owned(now, syncs)
             ]
     return found
 
@@ -64,33 +66,39 @@ async def _live(client: Client, kind: Kind) -> dict[tuple[str, str], Object]:
         raise
 
 
-def _read(file: Path, kinds: dict[str, Kind]) -> dict[str, dict[tuple[str, str], Object]]:
-    """The objects of a checkpoint that people declared, by kind; every kind that is served is in it. Adds kinds that it defines."""
+def _read(file: Path, kinds: dict[str, Kind]) -> tuple[dict[str, dict[tuple[str, str], Object]], frozenset[str]]:
+    """The objects of a checkpoint that people declared, by kind; every kind that is served is in it. Adds kinds that it defines.
+
+    And the uids of its Syncs: what those declare comes out of Git, and goes back with them.
+    """
     from homeostat.store.checkpoint import Unpacker
 
     found: dict[str, dict[tuple[str, str], Object]] = {}
+    syncs: set[str] = set()
     with file.open("rb") as opened:
         for entry in Unpacker(opened, str(file)).entries():
             if entry.key.startswith(f"{_DEFINITIONS}/"):
                 defined = _kind_of(orjson.loads(entry.value))
                 kinds.setdefault(defined.name, defined)
+            elif entry.key.startswith(_SYNCS):
+                syncs.add(orjson.loads(entry.value)["metadata"]["uid"])
     with file.open("rb") as opened:
-        for kind, obj in _objects(Unpacker(opened, str(file)).entries(), kinds):
+        for kind, obj in _objects(Unpacker(opened, str(file)).entries(), kinds, frozenset(syncs)):
             found.setdefault(kind.name, {})[_place(obj)] = obj
     for name in kinds:
         if name not in LEFT_ALONE:
             found.setdefault(name, {})
-    return found
+    return found, frozenset(syncs)
 
 
-def _objects(entries: Iterator[Entry], kinds: dict[str, Kind]) -> Iterator[tuple[Kind, Object]]:
+def _objects(entries: Iterator[Entry], kinds: dict[str, Kind], syncs: frozenset[str]) -> Iterator[tuple[Kind, Object]]:
     for entry in entries:
         name = entry.key.partition("/")[0]
         if name in LEFT_ALONE or name not in kinds:
             continue
         kind = kinds[name]
         obj = {"apiVersion": kind.api_version, "kind": kind.kind, **orjson.loads(entry.value)}
-        if not _owned(obj) and "deletionTimestamp" not in obj["metadata"]:
+        if not _owned(obj, syncs) and "deletionTimestamp" not in obj["metadata"]:
             yield kind, obj
 
 
@@ -107,6 +115,8 @@ def _place(obj: Object) -> tuple[str, str]:
     return obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
 
 
-def _owned(obj: Object) -> bool:
+def _owned(obj: Object, syncs: frozenset[str]) -> bool:
     """Whether something else makes it: then that is what goes back."""
+    if (obj["metadata"].get("labels") or {}).get(SYNC_LABEL) in syncs:
+        return True
     return any(owner.get("controller") for owner in obj["metadata"].get("ownerReferences") or ())

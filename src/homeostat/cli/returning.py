@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from homeostat.cli.progress import progress
 from homeostat.cli.show import ask, count, echo_lines, emit
 from homeostat.insight.returning import Target, carry_back, plan_return
 from homeostat.model.protocol import CHANGE_SET_HEADER
@@ -14,7 +15,7 @@ from homeostat.model.protocol import CHANGE_SET_HEADER
 if TYPE_CHECKING:
     from homeostat.cli.connection import Connection
     from homeostat.client import Client
-    from homeostat.insight.planning import Plan
+    from homeostat.insight.planning import Plan, Step
 
 
 def go_back(
@@ -34,7 +35,9 @@ def go_back(
     from homeostat.insight.planned import guards_on, plan_data
 
     async def read(client: Client) -> tuple[Plan, list[Any]]:
-        plan = await plan_return(client, await targets(client), command=command)
+        meant = await targets(client)
+        with progress(len(meant), "asking the server") as bar:
+            plan = await plan_return(client, meant, command=command, done=bar.step)
         return plan, [] if plan.errors else await guards_on(client, plan)
 
     plan, verdicts = server.run(read, timeout=None)
@@ -50,9 +53,12 @@ def go_back(
         ask("Go back, and approve this?" if halted and approve else "Go back to this?")
     if halted and (approve or (not yes and click.confirm(QUESTION))):
         approve_first(server, plan, verdicts, reason, anybody=not yes)
-    failed = server.run(
-        lambda client: carry_back(client, plan), headers={CHANGE_SET_HEADER: plan.change_set}, timeout=None
-    )
+
+    async def write(client: Client) -> list[Step]:
+        with progress(len(plan.changes), "taking back") as bar:
+            return await carry_back(client, plan, done=bar.step)
+
+    failed = server.run(write, headers={CHANGE_SET_HEADER: plan.change_set}, timeout=None)
     if output != "text":
         told = [{"object": step.title, "error": step.error} for step in failed]
         emit({**plan_data(plan, verdicts), "failed": told}, output)

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import click
 
+from homeostat.cli import completing
 from homeostat.cli.connection import Connection, server_options
 from homeostat.cli.show import output_option
 
@@ -21,8 +22,8 @@ Object = dict[str, Any]
 
 
 @click.command()
-@click.argument("what", metavar="KIND|changeset|sync")
-@click.argument("name")
+@click.argument("what", metavar="KIND|changeset|sync", shell_complete=completing.kinds)
+@click.argument("name", shell_complete=completing.names)
 @click.option("--to", default="", metavar="REV|TIME|COMMIT", help="To which revision, time or (of a sync) commit. Default: to what was before.")
 @click.option("--force", is_flag=True, help="Of a change set: also undo what was declared on its objects since.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
@@ -43,11 +44,14 @@ def command(
     reason: str,
     output: str,
 ) -> None:
-    """Take an object, or everything of a change set, back to what was declared before.
+    """Take an object, everything of a change set, or a Sync, back to what was declared before.
 
     It is a change set of its own: shown as a plan, judged by the guards, written, and made true by the loop. What was deleted is
     declared anew (with a new uid), what did not exist before the change set is deleted. What you take back holds: a later
     `homeostat apply` of the same fields with other values is refused as a conflict, until it says --force-conflicts.
+
+    What a Sync applies goes back with the Sync: a commit, which is a change set, by holding every Sync that applied it at the commit
+    before. One object of it alone cannot be taken back, for the Sync would put it right at once; that is said, and nothing done.
 
     \b
     Examples:
@@ -56,6 +60,7 @@ def command(
       homeostat rollback changeset apply-20260131-120000-x7k2p
       homeostat rollback changeset apply-20260131-120000-x7k2p --dry-run -o json
       homeostat rollback sync shop --to 1a2b3c4d5e6f
+      homeostat rollback changeset default/shop@1a2b3c4d5e6f
 
     Exits with 0 when it is declared, 1 when something is refused or not known any more, 3 when you said no.
     """
@@ -118,10 +123,13 @@ async def _before(client: Client, kind: Any, namespace: str, name: str) -> tuple
 
 async def _change_set(client: Client, name: str, to: str, force: bool) -> list[Target]:
     from homeostat.cli.past import known_here
+    from homeostat.cli.syncs import commit_back
     from homeostat.insight.changesets import targets_before
 
     if to:
         raise click.UsageError("--to: a change set goes back to what was before it; leave it out")
+    if commit := await commit_back(client, name, force):
+        return commit
     reply = await known_here(client, f"/homeostat/changesets/{quote(name)}")
     items = reply["items"]
     if not items:

@@ -30,7 +30,7 @@ def command(server: Connection, scope: str | None, output: str) -> None:
     view = server.run(lambda client: view_of(client, scope))
     found: dict[str, list[str]] = {}
     for name, fleet in sorted(view.fleets.items()):
-        held = {ref: hold for ref in fleet.drifts if (hold := hold_of(view.objects[ref])) is not None}
+        held = {ref: hold for ref in fleet.drifts if (hold := hold_of(view.at(ref))) is not None}
         halts = {f"{number}": halt for number, halt in enumerate(view.halts(fleet))}
         lines = runbook(view.gate.policy(fleet), fleet, Verdict(held=held, halts=halts), view.now)
         if lines:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from homeostat.cli.kinds import Kind, find_kind, served_kinds
 from homeostat.guards.gate import DEFAULT
 from homeostat.guards.keeper import built_in_policy
 from homeostat.guards.policy import GROUP, KIND, VERSION
+from homeostat.loop.children import CHILDREN
 from homeostat.model.errors import ApiError
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class Scope:
     kind: Kind | None = None
     name: str = ""
     kinds: list[Kind] = field(default_factory=list)  # all that the loop keeps
+    all: Iterable[Object] = ()  # every policy there is
 
     def guarded(self) -> list[Kind]:
         """The kinds that it is about."""
@@ -39,6 +41,11 @@ class Scope:
             return [self.kind]
         named = {name for policy in self.policies for name in policy["spec"].get("fleet", {}).get("kinds") or ()}
         return [kind for kind in self.kinds if kind.name in named]
+
+    def composers(self) -> list[Kind]:
+        """Kinds that only declare others: what is guarded may be theirs."""
+        names = {policy["metadata"]["name"] for policy in self.all}
+        return [kind for kind in self.kinds if kind.name not in names and CHILDREN + kind.name in names]
 
 
 async def find_scope(client: Client, text: str) -> Scope:
@@ -50,7 +57,7 @@ async def find_scope(client: Client, text: str) -> Scope:
     kinds = [kind for kind in await served_kinds(client) if kind.kept]
     names = text.removeprefix(DEFAULT).split("+")
     if all(name in policies for name in names):
-        return Scope(text, [policies[name] for name in names], kinds=kinds)
+        return Scope(text, [policies[name] for name in names], kinds=kinds, all=policies.values())
     word, _, name = text.removeprefix(DEFAULT).partition("/")
     kind = find_kind(kinds, word)
     if kind is None:
@@ -58,7 +65,7 @@ async def find_scope(client: Client, text: str) -> Scope:
     guarding = [p for p in policies.values() if kind.name in (p["spec"].get("fleet", {}).get("kinds") or ())]
     if kind.name not in policies:
         guarding.append(built_in_policy(kind.name))
-    return Scope(text, guarding, kind, name, kinds)
+    return Scope(text, guarding, kind, name, kinds, policies.values())
 
 
 async def _policies(client: Client) -> list[Object]:

@@ -18,10 +18,18 @@ COLOURS = {"+": "green", "~": "yellow", "-": "red"}
 
 
 def output_option(*forms: str) -> Callable[[F], F]:
-    """`-o`, with these forms; the first is what people get who do not ask."""
+    """`-o`, with these forms; the first is what people get who do not ask, and whoever asks for `table`."""
     return click.option(
-        "-o", "--output", type=click.Choice(forms), default=forms[0], show_default=True, help="How to print it."
+        "-o", "--output", type=_Forms(forms), default=forms[0], show_default=True, help="How to print it."
     )
+
+
+class _Forms(click.Choice[str]):
+    """Forms of what is printed. `table` is known everywhere: where what people read is none, they get that."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        wanted = self.choices[0] if value == "table" and value not in self.choices else value
+        return str(super().convert(wanted, param, ctx))
 
 
 def emit(value: Any, form: str) -> None:

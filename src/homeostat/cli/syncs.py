@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from homeostat.insight.returning import Target
+from homeostat.model.errors import ApiError
 
 if TYPE_CHECKING:
     from homeostat.client import Client
@@ -27,10 +28,58 @@ async def sync_back(client: Client, name: str, to: str, force: bool) -> list[Tar
         raise click.ClickException(
             f"GitSource {source['metadata']['name']} has no commit yet: there is nothing to go back from"
         )
-    commit = _chosen(name, sync.get("status") or {}, to, now)
+    return [_held(sync, _chosen(name, sync.get("status") or {}, to, now), now)]
+
+
+def _held(sync: Object, commit: str, now: str) -> Target:
     hold = {"commit": commit, "notPast": now, "reason": "homeostat rollback"}
-    wanted = {**sync, "spec": {**sync["spec"], "hold": hold}}
-    return [Target(API, KIND, client.namespace, name, wanted, f"commit {commit[:SHORT]}")]
+    metadata, wanted = sync["metadata"], {**sync, "spec": {**sync["spec"], "hold": hold}}
+    return Target(API, KIND, metadata["namespace"], metadata["name"], wanted, f"commit {commit[:SHORT]}")
+
+
+async def commit_back(client: Client, name: str, force: bool) -> list[Target]:
+    """What takes the change set of a commit back (`NAMESPACE/SOURCE@COMMIT`): every Sync that applies it, held at the commit before.
+
+    Nothing where it is no such name, or no Sync applied it.
+    """
+    named = re.fullmatch(r"([^/@]+)/([^/@]+)@([0-9a-f]{12})", name)
+    if named is None:
+        return []
+    namespace, source, short = named.groups()
+    try:
+        syncs = await client.kind(API, KIND).list(namespace=namespace)
+    except ApiError as error:
+        if error.code == 404:
+            return []
+        raise
+    ours = [sync for sync in syncs if sync["spec"]["source"]["name"] == source]
+    found = [(sync, before) for sync in ours if (before := _before(sync, short, force)) is not None]
+    if not found:
+        return []
+    now = ((await client.kind(API, SOURCE).get(source, namespace=namespace)).get("status") or {}).get("commit", "")
+    return [_held(sync, before, now or before) for sync, before in found]
+
+
+def _before(sync: Object, short: str, force: bool) -> str | None:
+    """The commit that a Sync applied before this one; None where this is none of its commits."""
+    status, name = sync.get("status") or {}, sync["metadata"]["name"]
+    history = [one for one in status.get("history") or () if one.get("outcome") == "Applied"]
+    applied = [one["commit"] for one in history]
+    goal = str(status.get("goal") or "")
+    if goal.startswith(short) and goal not in applied:  # it is under way, or the guards hold it
+        if not status.get("commit"):
+            raise click.ClickException(f"Sync {name} has applied no other commit: there is nothing to go back to")
+        return str(status["commit"])
+    at = next((number for number, commit in enumerate(applied) if commit.startswith(short)), None)
+    if at is None or not any(history[at].get(word) for word in ("create", "change", "delete")):
+        return None  # it changed nothing here
+    if at > 0 and not force:
+        since = ", ".join(commit[:SHORT] for commit in applied[:at])
+        raise click.ClickException(f"Sync {name} has applied {since} since. That would be undone as well: say --force")
+    before = [commit for commit in applied[at + 1 :] if not commit.startswith(short)]
+    if not before:
+        raise click.ClickException(f"of Sync {name} no commit before {short} is known: `homeostat rollback sync {name} --to COMMIT` takes any")
+    return str(before[0])
 
 
 def _chosen(name: str, status: Object, to: str, now: str) -> str:

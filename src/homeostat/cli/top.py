@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from homeostat.insight.fleets import View
 
 COLOURS = {"converged": "green", "progressing": "blue", "held": "yellow", "degraded": "red", "unknown": "magenta"}
+WORST_FIRST = ("degraded", "held", "unknown", "progressing", "converged")
+"""As columns: a narrow terminal cuts off what matters least."""
 SHOWN = 200
 """How many resources that are not as declared are listed; a terminal shows those that fit."""
 
@@ -111,12 +113,12 @@ def _fleet(view: View, name: str, counts: Counter[str]) -> dict[str, Any]:
 def _lines(found: dict[str, Any]) -> list[str]:
     if not found["fleets"]:
         return ["the loop keeps nothing yet: `homeostat up --allow file:/tmp/example --enforce`, and declare something"]
-    rows = [["FLEET", "MODE", "SIZE", *(word.upper() for word in COLOURS)]]
-    rows += [[one["fleet"], one["mode"], *(str(one[word]) for word in ("size", *COLOURS))] for one in found["fleets"]]
+    rows = [["FLEET", "SIZE", *(word.upper() for word in WORST_FIRST), "MODE"]]
+    rows += [[one["fleet"], *(str(one[word]) for word in ("size", *WORST_FIRST)), one["mode"]] for one in found["fleets"]]
     plain = table(rows)
     lines = [click.style(plain[0], bold=True)]
     for one, row in zip(found["fleets"], plain[1:], strict=True):
-        worst = next((word for word in ("degraded", "held", "unknown", "progressing") if one[word]), "converged")
+        worst = next((word for word in WORST_FIRST if one[word]), "converged")
         lines.append(click.style(row, fg=COLOURS[worst]))
         lines += [click.style(f"  ❄ frozen by {words}", fg="cyan") for words in one["frozen"]]
         for halt in one["halts"]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from homeostat.cli import completing
 from homeostat.cli.connection import Connection, server_options
 from homeostat.cli.show import echo_lines, emit, output_option
 
@@ -19,8 +20,8 @@ Object = dict[str, Any]
 
 
 @click.command()
-@click.argument("kind")
-@click.argument("name")
+@click.argument("kind", shell_complete=completing.kinds)
+@click.argument("name", shell_complete=completing.names)
 @output_option("tree", "json", "yaml")
 @server_options()
 def command(server: Connection, kind: str, name: str, output: str) -> None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 DEFAULT_DATA = "~/.homeostat"
 LOOP_USER = "system:homeostat:loop"
 """As whom the loop in this process writes."""
-GC_THRESHOLD = (20_000, 20, 50)
+GC_THRESHOLD = (50_000, 50, 1000)
 """How many new objects make a collection, and how many collections a deeper one; Python's default is (700, 10, 10)."""
 KUBECTL = "https://kubernetes.io/docs/tasks/tools/, or Debian's package kubernetes-client"
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import click
 
+from homeostat.cli.show import output_option
+
 
 @click.command()
-@click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", help="How to print it.")
+@output_option("text", "json", "yaml")
 def command(output: str = "text") -> None:
     """Show the version, and the Kubernetes API it speaks.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from homeostat.cli import completing
 from homeostat.cli.connection import Connection, server_options
 from homeostat.cli.duration import seconds
 
@@ -21,8 +22,8 @@ SHOWN = 5
 
 
 @click.command()
-@click.argument("kind")
-@click.argument("names", metavar="[NAME...]", nargs=-1)
+@click.argument("kind", shell_complete=completing.kinds)
+@click.argument("names", metavar="[NAME...]", nargs=-1, shell_complete=completing.names)
 @click.option("--for", "what", metavar="WHAT", default="condition=Ready", show_default=True,
               help="condition=TYPE, condition=TYPE=STATUS, or delete.")  # fmt: skip
 @click.option("-l", "--selector", default="", help="Without names: all that have these labels.")

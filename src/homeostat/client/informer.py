@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
 log = logging.getLogger("homeostat.client")
 
 T = TypeVar("T")
+
+OWN_KEPT = 1000
+"""Of how many own writes it is remembered that they are in already, until their events come."""
+_REVISION = re.compile(rb'{"apiVersion":"[^"]*","kind":"[^"]*","metadata":{"resourceVersion":"(\d+)"').match
+"""Finds the revision of an object without opening it where, as our server does, it stands first; elsewhere it finds none."""
 
 
 class NotSynced(Exception):
@@ -66,6 +72,7 @@ class Informer(Generic[T]):
         self._cache: Cache[T] = Cache(resource.form, indexes)
         self._backoff = Backoff(source=resource.client.random)
         self._handlers: list[Callable[[Key], None]] = []
+        self._own: dict[str, None] = {}  # revisions that answers to own writes brought; their events need not be opened
         self._synced = asyncio.Event()
         self._progress = asyncio.Event()
         self._streams_lists = resource.client.streams_lists
@@ -210,7 +217,11 @@ class Informer(Generic[T]):
         made = self._decode(body) if body and not form.plain else form.from_dict(obj, *self.of)
         key = form.identity(made).key
         if self._selects(key, made):
-            self._tell(self._cache.put(made))
+            if (news := self._cache.put(made)) is not None and self._task is not None:
+                self._own[obj["metadata"].get("resourceVersion", "")] = None
+                if len(self._own) > OWN_KEPT:
+                    del self._own[next(iter(self._own))]
+            self._tell(news)
         elif key in self._cache:
             self._tell(self._cache.leave(made))
 
@@ -308,6 +319,7 @@ class Informer(Generic[T]):
 
     def _take(self, objects: Sequence[T], revision: str, begun: int) -> None:
         first = not self.synced
+        self._own.clear()
         changed = self._cache.replace(objects, revision, begun)
         self._synced.set()
         self._worked()
@@ -319,6 +331,12 @@ class Informer(Generic[T]):
             kind, body = event
             if kind == "BOOKMARK":
                 self._cache.revision = bookmark_of(body)[0] or self._cache.revision
+                self._worked()
+                continue
+            own = _REVISION(body)
+            if own is not None and (revision := own[1].decode()) in self._own and kind != "DELETED":
+                del self._own[revision]
+                self._cache.revision = revision
                 self._worked()
                 continue
             changed = self._cache.event(kind, self._decode(body))

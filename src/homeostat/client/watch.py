@@ -50,9 +50,9 @@ _read_line = msgspec.json.Decoder(_Line)
 class Lines:
     """One connection of a watch, as (type, object) pairs; the object still encoded."""
 
-    def __init__(self, answer: Answer, idle: float) -> None:
+    def __init__(self, answer: Answer, idle: float | None) -> None:
         self._answer = answer
-        self._idle = idle
+        self._idle = idle  # None: of a server in this process, whose answers cannot get lost
         self._ready: list[bytes] = []  # in reverse
         self._rest: list[bytes] = []
         self._size = 0
@@ -60,11 +60,7 @@ class Lines:
     async def next(self) -> tuple[str, bytes] | None:
         """The next event; None at the end. Raises `Unreachable` on silence or a break, `ApiError` on an ERROR event."""
         while not self._ready:
-            try:
-                async with asyncio.timeout(self._idle):
-                    piece = await self._answer.piece()
-            except TimeoutError:
-                raise Unreachable(f"the watch was silent for {self._idle:g} s") from None
+            piece = await self._answer.piece() if self._idle is None else await self._awaited(self._idle)
             if not piece:
                 return None
             self._take(piece)
@@ -73,6 +69,13 @@ class Lines:
             status = orjson.loads(bytes(line.object))
             raise from_status(status if isinstance(status, dict) else {})
         return line.type, bytes(line.object)
+
+    async def _awaited(self, idle: float) -> bytes:
+        try:
+            async with asyncio.timeout(idle):
+                return await self._answer.piece()
+        except TimeoutError:
+            raise Unreachable(f"the watch was silent for {idle:g} s") from None
 
     def _take(self, piece: bytes) -> None:
         first, newline, after = piece.partition(b"\n")
@@ -96,7 +99,8 @@ async def open_lines(resource: Resource[Any], which: Selection, params: Mapping[
     path = await resource.collection(which.namespace)
     seconds = resource.client.random.randint(*TIMEOUT_SECONDS)
     common = {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(seconds)}
-    return Lines(await resource.client.stream(path, {**common, **which.params, **params}), idle)
+    answer = await resource.client.stream(path, {**common, **which.params, **params})
+    return Lines(answer, None if resource.client.timeout is None else idle)
 
 
 def bookmark_of(body: bytes) -> tuple[str, bool]:

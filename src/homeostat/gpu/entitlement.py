@@ -39,11 +39,13 @@ class Limits:
 class Ledger:
     """Who uses how much, by tenant and column, in thousandths of a GPU, and how much more each may."""
 
-    __slots__ = ("drawn", "leaving", "limits", "used")
+    __slots__ = ("drawn", "floor", "leaving", "limits", "used")
 
     def __init__(self, tenants: Tenants) -> None:
         self.limits = Limits.of(tenants)
         self.used: Ints = np.zeros_like(tenants.nominal)
+        self.floor: Ints = tenants.nominal
+        """Of its own quota, what no other tenant's work takes from one that wants it; see `floors`."""
         self.leaving: Ints = np.zeros_like(tenants.nominal)
         """What is still held by workloads that are on their way out."""
         self.drawn: Ints = np.zeros_like(self.limits.lendable)
@@ -52,7 +54,7 @@ class Ledger:
     def settled(self) -> Ledger:
         """A copy as it will be when all that is on its way out is gone."""
         twin = object.__new__(Ledger)
-        twin.limits, twin.leaving = self.limits, np.zeros_like(self.leaving)
+        twin.floor, twin.limits, twin.leaving = self.floor, self.limits, np.zeros_like(self.leaving)
         twin.used = self.used - self.leaving
         twin.drawn = np.zeros_like(self.drawn)
         np.add.at(twin.drawn, self.limits.cohort, np.maximum(twin.used - self.limits.kept, 0))
@@ -105,6 +107,23 @@ class Ledger:
         return max(
             int(self.used[tenant, column] - self.leaving[tenant, column] - self.limits.nominal[tenant, column]), 0
         )
+
+
+def floors(tenants: Tenants, limits: Limits, past: Floats, lends: float) -> Ints:
+    """What is kept of each quota for its tenant, by column, when a part of it is lent to short work of others.
+
+    It is the rest at each moment, and more where the tenant has had less than that lately (`past`, by model): one that left its quota idle and
+    comes back finds more of it than one that has used it all day. What the tenant's lending limit keeps from its cohort is kept here as well.
+    """
+    if not lends:
+        return tenants.nominal
+    had = np.zeros(tenants.nominal.shape)
+    for model in range(past.shape[1]):
+        may = np.flatnonzero(tenants.column[:, model] != NONE)
+        had[may, tenants.column[may, model]] += past[may, model]
+    least = (1 - lends) * tenants.nominal
+    kept = np.minimum(least + np.maximum(least - had, 0.0), tenants.nominal).astype(np.int64)
+    return np.asarray(np.maximum(kept, limits.kept))
 
 
 def dominant_shares(by_model: Floats | Ints, capacity: Ints) -> Floats:

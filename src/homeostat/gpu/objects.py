@@ -90,13 +90,22 @@ class Reader:
         self._vacant: list[int] = []
         self._texts: list[tuple[str, str, str, tuple[str, ...]]] = []
         """By slot: uid, namespace/name, tenant, models."""
-        self._assigned: dict[int, list[Object]] = {}
+        self._uids: NDArray[np.object_] = np.empty(64, dtype=object)
+        self._names: NDArray[np.object_] = np.empty(64, dtype=object)
+        self._assigned: dict[int, Ints] = {}
+        """By slot: rows of replica, node, gpu, milli. Nodes are numbered in the order in which they were first named."""
+        self._numbers: dict[str, int] = {}
         self._unresolved: set[int] = set()
         """Slots whose tenant and models are still names."""
-        self._order: tuple[Ints, list[str], list[str]] | None = None
+        self._order: Ints = np.zeros(0, dtype=np.int64)
+        """The slots of all workloads by submission and uid, as of the last snapshot."""
+        self._moved: set[int] = set()
+        """Slots that have come, gone or changed their place in it since."""
         self._quiet: tuple[list[str], Tenants, Pools] | None = None
         """What comes of tenants and pools, as long as none of them changes and no new model is named."""
         self._machines: Nodes | None = None
+        self._reported: set[str] = set()
+        """Nodes whose status changed since, and nothing else."""
 
     def put(self, obj: Object) -> None:
         """Adds an object, or takes note of its change. Of other kinds nothing is kept."""
@@ -108,8 +117,8 @@ class Reader:
         elif kind == "GpuNode" and (obj.get("status") or {}).get("stage") == NodeStage.GIVING_BACK:
             self.remove(obj)  # nothing is on it, and nothing will be
         elif (shelf := self._shelf(kind)) is not None:
-            shelf[name] = obj
-            self._stir(kind, obj)
+            before, shelf[name] = shelf.get(name), obj
+            self._stir(kind, before, obj)
 
     def remove(self, obj: Object) -> None:
         """Forgets an object."""
@@ -136,6 +145,9 @@ class Reader:
                 index,
                 {name: at for at, name in enumerate(pools.name)},
             )
+        elif self._reported:
+            self._machines = self._renewed(self._machines, models)
+        self._reported.clear()
         nodes = self._machines
         if self._leases:
             heard = [
@@ -144,25 +156,48 @@ class Reader:
             ]
             nodes = _with(nodes, heard=np.array(heard, dtype=np.float64))
         self._resolve(models, tenants)
-        if self._order is None:
+        if self._moved:
             self._order = self._in_order()
-        slots, uids, names = self._order
-        rows = self._rows[slots]
+            self._moved.clear()
+        slots = self._order
+        rows, uids, names = self._rows[slots], self._uids[slots].tolist(), self._names[slots].tolist()
         runs = (rows["phase"] >= Phase.STARTING) & (rows["phase"] <= Phase.SUSPENDING)
         rows["started"] = np.where(runs & np.isnan(rows["started"]), now, rows["started"])
         with np.errstate(invalid="ignore"):
             rows["ran"] = np.where(runs, np.maximum(rows["ran"], now - rows["started"]), rows["ran"])
         return Snapshot(now, models, Workloads.of(rows, uids, names), self._places(slots, nodes), nodes, tenants, pools)
 
-    def _in_order(self) -> tuple[Ints, list[str], list[str]]:
-        """The slots of all workloads by submission and uid, and the uids and names in that order."""
-        slots = np.fromiter(self._slots.values(), dtype=np.int64, count=len(self._slots))
-        slots = slots[canonical(self._rows["submitted"][slots], list(self._slots))]
-        texts = [self._texts[slot] for slot in slots.tolist()]
-        return slots, [text[0] for text in texts], [text[1] for text in texts]
+    def _in_order(self) -> Ints:
+        """The slots of all workloads by submission and uid: what moved is put in where it belongs, all else stays as it was."""
+        moved = np.zeros(len(self._rows), dtype=bool)
+        moved[list(self._moved)] = True
+        kept, submitted = self._order[~moved[self._order]], self._rows["submitted"]
+        come = np.array([slot for slot in self._moved if self._slots.get(self._texts[slot][0]) == slot], dtype=np.int64)
+        come = come[canonical(submitted[come], self._uids[come].tolist())]
+        at = np.searchsorted(submitted[kept], submitted[come])
+        tied = len(kept) > 0 and bool((submitted[kept][np.minimum(at, len(kept) - 1)] == submitted[come]).any())
+        if tied:  # of those that came in the same instant the uid decides
+            every = np.concatenate((kept, come))
+            return every[canonical(submitted[every], self._uids[every].tolist())]
+        return np.insert(kept, at, come)
 
-    def _stir(self, kind: str | None, obj: Object) -> None:
+    def _renewed(self, nodes: Nodes, models: list[str]) -> Nodes:
+        """The nodes with what was reported of some of them."""
+        names = sorted(self._reported)
+        at = np.searchsorted(np.array(nodes.name), names)
+        part = _read_nodes([self._nodes[name] for name in names], {name: number for number, name in enumerate(models)}, {})
+        wide = slice(0, part.health.shape[1])
+        changed: dict[str, Any] = {}
+        for field in ("health", "use", "traffic", "busy_cores", "cordoned", "drain", "heard", "reported", "flaps"):
+            changed[field] = getattr(nodes, field).copy()
+            changed[field][(at, wide) if changed[field].ndim > 1 else at] = getattr(part, field)
+        return _with(nodes, **changed)
+
+    def _stir(self, kind: str | None, before: Object | None, obj: Object) -> None:
         """Forgets what no longer holds. Nodes report all the time: of them only themselves are read again."""
+        if kind == "GpuNode" and before is not None and self._machines is not None and before["spec"] == obj["spec"]:
+            self._reported.add(obj["metadata"]["name"])
+            return
         self._machines = None
         if kind != "GpuNode" or self._quiet is None or obj["spec"]["model"] not in self._quiet[0]:
             self._quiet = None
@@ -185,17 +220,20 @@ class Reader:
                 self._texts.append(("", "", "", ()))
             if slot >= len(self._rows):
                 self._rows = np.concatenate((self._rows, np.zeros_like(self._rows)))
-            self._order = None
+                self._uids, self._names = (np.concatenate((one, np.empty_like(one))) for one in (self._uids, self._names))
+            self._moved.add(slot)
         models = tuple(spec.get("resources", {}).get("models") or ())
         self._unresolved.add(slot)
-        self._texts[slot] = (uid, f"{meta.get('namespace', '')}/{meta['name']}".lstrip("/"), spec["tenant"], models)
+        name = f"{meta.get('namespace', '')}/{meta['name']}".lstrip("/")
+        self._texts[slot] = (uid, name, spec["tenant"], models)
+        self._uids[slot], self._names[slot] = uid, name
         if status.get("assignment"):
-            self._assigned[slot] = status["assignment"]
+            self._assigned[slot] = self._rows_of(status["assignment"])
         else:
             self._assigned.pop(slot, None)
         row = _row(meta, spec, status)
         if row[_SUBMITTED] != self._rows["submitted"][slot]:
-            self._order = None
+            self._moved.add(slot)
         self._rows[slot] = row
         if self._quiet is not None and not set(models) <= set(self._quiet[0]):
             self._quiet = None
@@ -206,7 +244,7 @@ class Reader:
             self._assigned.pop(slot, None)
             self._unresolved.discard(slot)
             self._vacant.append(slot)
-            self._order = None
+            self._moved.add(slot)
 
     def _resolve(self, models: list[str], tenants: Tenants) -> None:
         """Turns names of tenants and models into indexes and bits, in those that changed."""
@@ -231,22 +269,28 @@ class Reader:
     def _may_use(self, tenant: str, namespace: str) -> bool:
         return namespace in (self._tenants[tenant]["spec"].get("namespaces") or (tenant,))
 
+    def _rows_of(self, assignment: Sequence[Object]) -> Ints:
+        numbers, rows = self._numbers, []
+        for place in assignment:
+            node, each = numbers.setdefault(place["node"], len(numbers)), place.get("milli", WHOLE)
+            rows += [(place["replica"], node, gpu, each) for gpu in place.get("gpus", ())]
+        return np.array(rows, dtype=np.int64).reshape(-1, 4)
+
     def _places(self, slots: Ints, nodes: Nodes) -> Places:
-        index, width = {name: at for at, name in enumerate(nodes.name)}, nodes.health.shape[1]
+        """What is held, in the order of workloads. Of what lies on nodes or GPUs that are not there nothing is said."""
+        if not self._assigned:
+            return Places.of([])
         position = np.zeros(len(self._rows), dtype=np.int64)
         position[slots] = np.arange(len(slots))
-        rows = []
-        for slot in sorted(self._assigned, key=position.__getitem__):
-            at = int(position[slot])
-            for place in self._assigned[slot]:
-                node = index.get(place["node"], NONE)
-                if node != NONE:
-                    rows += [
-                        (at, place["replica"], node, gpu, place.get("milli", WHOLE))
-                        for gpu in place.get("gpus", ())
-                        if gpu < width
-                    ]
-        return Places.of(rows)
+        held = np.fromiter(self._assigned, dtype=np.int64, count=len(self._assigned))
+        held = held[np.argsort(position[held])]
+        parts = [self._assigned[slot] for slot in held.tolist()]
+        table, owner = np.concatenate(parts), np.repeat(position[held], [len(part) for part in parts])
+        index = {name: at for at, name in enumerate(nodes.name)}
+        there = np.array([index.get(name, NONE) for name in self._numbers], dtype=np.int64)
+        node = there[table[:, 1]]
+        rows = np.column_stack((owner, table[:, 0], node, table[:, 2], table[:, 3]))
+        return Places.of(rows[(node != NONE) & (table[:, 2] < nodes.health.shape[1])])
 
     # tenants, nodes, pools
 

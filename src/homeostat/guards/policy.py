@@ -146,7 +146,7 @@ class Invariant(Spec, frozen=True):
     expression: Expression
     """CEL over `before` and `after`: the lists of what exists now, and what would after the plan. True: all is well. Each
     thing is `{kind, metadata: {name, namespace, labels, annotations}, spec, state}`: as declared, and its state as observed
-    (in `after`, of what is acted on: as it would be). What is declared and does not exist is in neither."""
+    (in `after`, of what is acted on: as it would be; in `before`, `metadata` and `spec` as they were). What is declared and does not exist is in neither."""
     message: Annotated[str, Meta(max_length=1024)] = ""
     """What to tell people when it is refused."""
 
@@ -274,7 +274,7 @@ class HaltStatus(Spec, frozen=True):
 
 
 class WaveStatus(Spec, frozen=True):
-    """What is acted on together now."""
+    """What is acted on together, or was."""
 
     change_set: str
     """Empty for repairs, where only reality had changed."""
@@ -340,6 +340,8 @@ class GuardPolicyStatus(Spec, frozen=True):
     """The guards that halt it now."""
     halts: tuple[HaltStatus, ...] = ()
     waves: tuple[WaveStatus, ...] = ()
+    past_waves: tuple[WaveStatus, ...] = ()
+    """Waves of change sets that are over, the latest last: however quick they were, and over restarts."""
     alerts: tuple[AlertStatus, ...] = ()
     returns: tuple[ReturnStatus, ...] = ()
     """Change sets that were to be taken back, the latest last."""

@@ -29,6 +29,7 @@ from homeostat.guards.returns import (
     Step,
     begun,
     is_composed,
+    is_unnamed,
     kept_returns,
     listed,
     name_of_return,
@@ -272,6 +273,8 @@ class Returning:
             raise _NotOurs
         if why := refusal(steps):
             raise _Refused(why)
+        if is_unnamed(job.change_set) and (made := [title(item) for item, step in steps if step is Step.DELETE]):
+            raise _Refused(f"nobody named it, and {listed(made)} would be deleted: what belongs together is only guessed by its writer and time")
         for kind in WRITES:
             await self._each(job, [item for item, step in steps if step is kind], kind, dry_run=True)
         if job.problems:

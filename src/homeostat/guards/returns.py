@@ -11,6 +11,7 @@ from typing import Any
 from homeostat.guards.policy import ReturnState, ReturnStatus
 from homeostat.loop.fleet import RETURN_PREFIX, Taken
 from homeostat.loop.returned import same_words
+from homeostat.model.clock import parse_time
 from homeostat.model.kinds import InvalidSpec, decode
 from homeostat.model.protocol import CHANGE_SET, DELETION_CHANGE_SET, composed_by
 
@@ -53,6 +54,14 @@ def name_of_return(change_set: str) -> str:
     return f"{name[: LONGEST_NAME - 17]}~{hashlib.sha256(change_set.encode()).hexdigest()[:16]}"
 
 
+def is_unnamed(change_set: str) -> bool:
+    """Whether the loop called it so, by its writer and its time, for nobody else did."""
+    try:
+        return parse_time(change_set.rpartition("@")[2]) > 0
+    except ValueError:
+        return False
+
+
 def step_of(item: Item, name: str) -> Step:
     """What the return called `name` has to do to an object. The same question after half of it was done has the same answer."""
     before, now = item["before"], item["now"]
@@ -82,7 +91,7 @@ def begun(items: Iterable[Item], name: str) -> bool:
 def refusal(steps: Sequence[tuple[Item, Step]]) -> str:
     """Why nothing of a change set may be taken back; empty where all of it may."""
     if not steps:
-        return "nothing is known of what it declared: the server tells change sets by the name that their writer gave them"
+        return "nothing is known any more of what it declared"
     for step in (Step.KEPT, Step.GOING):
         if found := [title(item) for item, one in steps if one is step]:
             return f"{listed(found)} {_WHY[step]}"

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from homeostat.guards.freeze import standing
 from homeostat.guards.policy import Freeze, GuardPolicy
+from homeostat.loop.children import CHILDREN
 from homeostat.loop.fleet import RETURN_PREFIX, Fleet, Halt, Hold, Ref, Taken, Verdict
 from homeostat.model.clock import format_time
 
@@ -106,4 +107,5 @@ WAYS_OUT = {
 
 def look_at(ref: Ref) -> str:
     """The command that shows all about a resource."""
-    return f"homeostat explain {ref.kind} {ref.name}" + (f" -n {ref.namespace}" if ref.namespace else "")
+    kind, name = ref.name.split("/", 1) if ref.kind.startswith(CHILDREN) else (ref.kind, ref.name)
+    return f"homeostat explain {kind} {name}" + (f" -n {ref.namespace}" if ref.namespace else "")

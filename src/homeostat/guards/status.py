@@ -8,7 +8,7 @@ from typing import Any
 
 from homeostat.guards.freeze import standing
 from homeostat.guards.policy import GuardPolicy, GuardPolicyStatus, HaltStatus, Mode, WaveStatus
-from homeostat.loop.fleet import Fleet, Unanswered, Verdict
+from homeostat.loop.fleet import Ended, Fleet, Unanswered, Verdict, Wave
 from homeostat.model.clock import format_time
 from homeostat.model.conditions import set_condition
 from homeostat.model.kinds import encode
@@ -16,6 +16,8 @@ from homeostat.model.kinds import encode
 Judged = tuple[Fleet, Verdict]
 """A fleet, and the last verdict on it."""
 
+PAST_WAVES = 64
+"""How many waves that are over a policy tells of."""
 INVARIANTS = "InvariantsHold"
 """The condition that says whether what must stay true is so now, without any plan."""
 
@@ -40,6 +42,7 @@ def status(
     generation = obj.get("metadata", {}).get("generation")
     if generation is not None:
         after["status"]["observedGeneration"] = generation
+    after["status"]["pastWaves"] = _past(before, judged)
     after["status"]["alerts"] = before.get("alerts", [])  # who tells people says what they were told
     said = {"now": format_time(now), "observed_generation": generation}
     if problem:
@@ -102,19 +105,28 @@ def _facts(judged: Sequence[Judged]) -> GuardPolicyStatus:
             )
             for name, halt in halts
         ),
-        waves=tuple(
-            WaveStatus(
-                change_set=wave.change_set,
-                number=wave.number,
-                members=len(wave.members),
-                verified=len(wave.verified),
-                failed=len(wave.failed),
-                started=_time(wave.started),
-                fleet=name,
-            )
-            for name, wave in waves
-        ),
+        waves=tuple(_wave(name, wave, len(wave.members), len(wave.verified), len(wave.failed)) for name, wave in waves),
     )
+
+
+def _wave(fleet: str, wave: Wave | Ended, members: int, verified: int, failed: int) -> WaveStatus:
+    return WaveStatus(
+        change_set=wave.change_set, number=wave.number, members=members, verified=verified, failed=failed, started=_time(wave.started), fleet=fleet
+    )
+
+
+def _past(before: Mapping[str, Any], judged: Sequence[Judged]) -> list[Any]:
+    """The waves that are over: those that were told before, and those that ended since."""
+    known = {_which(wave): wave for wave in before.get("pastWaves") or ()}
+    for fleet, _ in judged:
+        for wave in fleet.ended:
+            told = encode(_wave(fleet.name, wave, wave.members, wave.verified, wave.failed))
+            known[_which(told)] = told
+    return sorted(known.values(), key=lambda wave: (wave["started"], wave["number"]))[-PAST_WAVES:]
+
+
+def _which(wave: Mapping[str, Any]) -> tuple[str, str, int, str]:
+    return wave.get("fleet", ""), wave["changeSet"], wave["number"], wave["started"]
 
 
 def _time(seconds: float) -> datetime:

@@ -25,7 +25,7 @@ class Chain:
     """Everything that is known of one resource's last decision."""
 
     def __init__(self, view: View, ref: Ref) -> None:
-        self.view, self.ref, self.obj = view, ref, view.objects[ref]
+        self.view, self.ref, self.obj = view, ref, view.at(ref)
         self.fleet = view.fleet_of(ref)
         self.policy = view.gate.policy(self.fleet)
         self.drift = self.fleet.drifts.get(ref)
@@ -35,6 +35,8 @@ class Chain:
         self.guards: dict[str, Hold | None] = {}  # some judge twice: what one of them holds is held
         for guard, hold in said:
             self.guards[guard] = self.guards.get(guard) or hold
+        if self.hold is not None and self.hold.guard in self.guards:
+            self.guards[self.hold.guard] = self.guards[self.hold.guard] or self.hold  # the loop knows more than can be seen from here
         self.status: dict[str, Any] = self.obj.get("status") or {}
 
     def data(self) -> dict[str, Any]:
@@ -58,6 +60,8 @@ class Chain:
     def declared(self) -> str:
         """Which generation is declared, and by whom it was last."""
         metadata = self.obj["metadata"]
+        if by := self.obj.get("declaredBy"):
+            return f"by {by}"
         written = [e for e in metadata.get("managedFields") or () if "f:spec" in (e.get("fieldsV1") or {})]
         last: dict[str, Any] = max(written, key=lambda entry: entry.get("time", ""), default={})
         by = f", last by {last['manager']} at {last.get('time', '?')}" if last else ""
@@ -69,6 +73,8 @@ class Chain:
     def observed(self) -> str:
         """Which generation was looked at, and when."""
         seen = self.status.get("observedGeneration")
+        if self.ref in self.view.children:
+            return "as it is told below" if self.drift is not None else "it cannot be read"
         if seen is None:
             return "never: no loop has looked at it. Is its provider on?"
         current = "the present one" if seen == self.obj["metadata"].get("generation") else "not yet the present one"

@@ -11,12 +11,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from homeostat.client.kinds import Kind
+from homeostat.client.kinds import Kind, served_kinds
 from homeostat.guards.gate import DEFAULT, PolicyGate
 from homeostat.guards.keeper import is_built_in, readable_policy
 from homeostat.guards.policy import GROUP, KIND, VERSION
 from homeostat.guards.returns import kept_returns, taken
+from homeostat.insight.stock import companions, needs_companions, take_stock
 from homeostat.loop.changesets import last_write
+from homeostat.loop.children import CHILDREN
 from homeostat.loop.election import LAST_PASS, NAMESPACE, PREFIX
 from homeostat.loop.fleet import Cause, Drift, Fleet, Halt, Hold, Op, Parts, Phase, Ref
 from homeostat.model.clock import parse_time
@@ -40,6 +42,7 @@ class View:
     policies: dict[str, Object] = field(default_factory=dict)
     fleets: dict[str, Fleet] = field(default_factory=dict)
     objects: dict[Ref, Object] = field(default_factory=dict)
+    children: dict[Ref, Object] = field(default_factory=dict)  # what Syncs say is open of the objects that they declare
     kinds: dict[str, Kind] = field(default_factory=dict)
     passes: dict[str, float] = field(default_factory=dict)  # by kind: when the last whole pass of its loop began
 
@@ -52,11 +55,29 @@ class View:
 
     def fleet_of(self, ref: Ref) -> Fleet:
         """The fleet of a resource that is there."""
-        return self.fleet(ref.kind, ref.namespace, self.objects[ref]["metadata"].get("labels") or {})
+        obj = self.at(ref)
+        return self.fleet(obj.get("guardedAs") or self.guarded_as(ref.kind), ref.namespace, obj["metadata"].get("labels") or {})
+
+    def guarded_as(self, kind: str) -> str:
+        """As what the guards know a kind: one that only declares others is not judged itself, but what it declares."""
+        return CHILDREN + kind if self.composes(kind) else kind
+
+    def composes(self, kind: str) -> bool:
+        """Whether things of this kind only declare others, which are guarded each as one of its own kind."""
+        return kind not in self.gate.built_in and CHILDREN + kind in self.gate.built_in
+
+    def at(self, ref: Ref) -> Object:
+        """A resource, or what a Sync says of one of its objects."""
+        return self.objects[ref] if ref in self.objects else self.children[ref]
+
+    def names(self, ref: Ref) -> tuple[str, str]:
+        """Kind and name for people."""
+        obj = self.children.get(ref)
+        return (self.kinds[ref.kind].kind, ref.name) if obj is None else (obj["kind"], obj["metadata"]["name"])
 
     def policies_of(self, fleet: Fleet) -> list[Object]:
         """The policies that guard a fleet, as objects; the default of its kind where no other does."""
-        names = self.gate.names(fleet) or (fleet.name.removeprefix(DEFAULT),)
+        names = self.gate.names(fleet) or tuple(fleet.name.removeprefix(DEFAULT).split("+"))
         return [self.policies[name] for name in names if name in self.policies]
 
     def halts(self, fleet: Fleet) -> list[Halt]:
@@ -92,13 +113,47 @@ async def look(client: Client, kinds: Iterable[Kind]) -> View:
         for one in kept_returns(policy):
             view.gate.returned.setdefault(one.fleet, {})[one.change_set] = taken(one)
     chosen = list(kinds)
+    if needs_companions(view, chosen):
+        chosen += companions(view, chosen, await served_kinds(client))
     listed = await asyncio.gather(*(kind.on(client).list() for kind in chosen))
     view.passes = await _passes(client)
     for kind, objects in zip(chosen, listed, strict=True):
         view.kinds[kind.name] = kind
         for obj in objects:
             _enter(view, kind, obj)
+    for fleet in view.fleets.values():
+        take_stock(view, fleet)
     return view
+
+
+def _enter_children(view: View, kind: Kind, parent: Object) -> None:
+    """What a Sync says is open of what it declares, as the engine names it: so plans have the names that approvals are for."""
+    for line in ((parent.get("status") or {}).get("open") or {}).get("objects") or ():
+        namespace, resource = line.get("namespace", ""), line["resource"]
+        ref = Ref(CHILDREN + kind.name, namespace, f"{resource}/{line['name']}", parent["metadata"]["uid"])
+        named = {"namespace": namespace, "name": line["name"], "labels": line.get("labels") or {}}
+        view.children[ref] = obj = {
+            "apiVersion": line["apiVersion"],
+            "kind": line["kind"],
+            "metadata": named,
+            "status": {name: line[name] for name in ("drift", "conditions") if name in line},
+            "guardedAs": CHILDREN + kind.name if line.get("kept") else resource,
+            "declaredBy": f"{kind.kind} {parent['metadata'].get('namespace', '')}/{parent['metadata']['name']}",
+        }
+        fleet = view.fleet_of(ref)
+        told = [(policy.get("status") or {}).get("fleetSize", 0) for policy in view.policies_of(fleet)]
+        fleet.size = max([fleet.size, *told])
+        _enter_standing(fleet, ref, obj)
+
+
+def halted_elsewhere(view: View) -> None:
+    """Enters fleets that the engine says are halted and of which no resource was looked at: what composers declare is only there."""
+    for policy in view.policies.values():
+        status = policy.get("status") or {}
+        for halt in status.get("halts") or ():
+            name = halt.get("fleet") or DEFAULT + policy["metadata"]["name"]
+            if name not in view.fleets:
+                view.fleets[name] = Fleet(name, status.get("fleetSize", 0), passes_begun=1, passes_done=1)
 
 
 async def _passes(client: Client) -> dict[str, float]:
@@ -128,9 +183,15 @@ def ref_of(kind: Kind, obj: Object) -> Ref:
 
 def _enter(view: View, kind: Kind, obj: Object) -> None:
     ref = ref_of(kind, obj)
-    fleet = view.fleet(ref.kind, ref.namespace, obj["metadata"].get("labels") or {})
-    fleet.size += 1
     view.objects[ref] = obj
+    fleet = view.fleet_of(ref)
+    fleet.size += 1
+    _enter_standing(fleet, ref, obj)
+    if view.composes(kind.name):
+        _enter_children(view, kind, obj)
+
+
+def _enter_standing(fleet: Fleet, ref: Ref, obj: Object) -> None:
     ready = find_condition(obj, "Ready")
     if ready is not None and ready.get("reason") == "Unreadable":
         fleet.unknown[ref] = ready.get("message", "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -34,46 +34,54 @@ def everything(workload: Object) -> bool:
 
 def nodes(facts: Facts) -> list[Row]:
     """Every node with each of its GPUs: how it is, and who holds it by the governor's assignment."""
-    held = _holders(facts)
-    heard = dict(zip(facts.snapshot.nodes.name, facts.snapshot.nodes.heard.tolist(), strict=True))
-    lease = facts.policy.failure.lease.total_seconds()
-    found = []
-    for name, node in sorted(facts.nodes.items()):
-        spec, status = node["spec"], node.get("status") or {}
-        readings = {one["index"]: one for one in status.get("gpus") or ()}
-        silent = facts.now - heard[name] if name in heard and heard[name] == heard[name] else None
-        found.append(
-            {
-                "node": name,
-                "model": spec["model"],
-                "simulated": bool(spec.get("simulated")),
-                "cordoned": bool(spec.get("cordoned")),
-                "stage": status.get("stage", "Open"),
-                "costPerHour": spec.get("costPerHour", 0.0),
-                "heardSecondsAgo": None if silent is None else round(max(silent, 0.0), 1),
-                "lost": silent is None or silent > lease,
-                "gpus": [_gpu(gpu, readings.get(gpu["index"], {}), held.get((name, gpu["index"]), [])) for gpu in spec.get("gpus") or ()],
-            }
-        )
-    return found
-
-
-def _holders(facts: Facts) -> dict[tuple[str, int], list[Row]]:
-    found: dict[tuple[str, int], list[Row]] = {}
+    held: dict[str, dict[int, list[Row]]] = {}
     for obj in facts.workloads.values():
-        status = obj.get("status") or {}
-        if status.get("phase") not in HOLDING:
-            continue
-        for place in status.get("assignment") or ():
-            who = {
-                "workload": title(obj),
-                "tenant": obj["spec"]["tenant"],
-                "share": place.get("milli", WHOLE) / WHOLE,
-                "phase": status["phase"],
-            }
-            for gpu in place.get("gpus") or ():
-                found.setdefault((place["node"], gpu), []).append(who)
-    return found
+        for name, gpu, who in places(obj):
+            held.setdefault(name, {}).setdefault(gpu, []).append(who)
+    silent, lost = silence(facts), lost_nodes(facts)
+    return [node(name, obj, held.get(name, {}), silent.get(name), name in lost) for name, obj in sorted(facts.nodes.items())]
+
+
+def node(name: str, obj: Object, held: Mapping[int, list[Row]], silent: float | None, lost: bool) -> Row:
+    """One node, with who holds each of its GPUs and for how many seconds nothing was heard of it; None: nothing ever was."""
+    spec, status = obj["spec"], obj.get("status") or {}
+    readings = {one["index"]: one for one in status.get("gpus") or ()}
+    return {
+        "node": name,
+        "model": spec["model"],
+        "simulated": bool(spec.get("simulated")),
+        "cordoned": bool(spec.get("cordoned")),
+        "stage": status.get("stage", "Open"),
+        "costPerHour": spec.get("costPerHour", 0.0),
+        "heardSecondsAgo": None if silent is None else round(max(silent, 0.0), 1),
+        "lost": lost,
+        "gpus": [_gpu(gpu, readings.get(gpu["index"], {}), held.get(gpu["index"], [])) for gpu in spec.get("gpus") or ()],
+    }
+
+
+def silence(facts: Facts) -> dict[str, float]:
+    """For how many seconds nothing was heard of each node; those that were never heard of are left out."""
+    heard = zip(facts.snapshot.nodes.name, facts.snapshot.nodes.heard.tolist(), strict=True)
+    return {name: facts.now - at for name, at in heard if at == at}
+
+
+def lost_nodes(facts: Facts) -> set[str]:
+    """Nodes that are silent for longer than their lease, or always were."""
+    lease = facts.policy.failure.lease.total_seconds()
+    heard = {name for name, silent in silence(facts).items() if silent <= lease}
+    return set(facts.nodes) - heard
+
+
+def places(workload: Object) -> Iterator[tuple[str, int, Row]]:
+    """The GPUs that a workload holds (node, number), each with who it is and how much of it is its own."""
+    status = workload.get("status") or {}
+    if status.get("phase") not in HOLDING:
+        return
+    for place in status.get("assignment") or ():
+        share = place.get("milli", WHOLE) / WHOLE
+        who = {"workload": title(workload), "tenant": workload["spec"]["tenant"], "share": share, "phase": status["phase"]}
+        for gpu in place.get("gpus") or ():
+            yield place["node"], gpu, who
 
 
 def _gpu(gpu: Row, reading: Row, holders: list[Row]) -> Row:

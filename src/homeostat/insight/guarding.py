@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any
+
+from msgspec import structs
 
 from homeostat.client import Client
 from homeostat.client.kinds import served_kinds
 from homeostat.guards import runbook
-from homeostat.guards.policy import GuardPolicy
-from homeostat.insight.fleets import View, hold_of, look
+from homeostat.guards.policy import GuardPolicy, Mode
+from homeostat.insight.fleets import View, halted_elsewhere, hold_of, look
 from homeostat.insight.open import drift_data, plan_named
 from homeostat.insight.verdicts import judge
 from homeostat.loop.fleet import Fleet, Op, Verdict, share
@@ -21,8 +23,10 @@ SHOWN = 500
 async def guarded(client: Client, policy: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Every fleet that a policy guards, with all that is open in it."""
     names = set((policy["spec"].get("fleet") or {}).get("kinds") or ())
-    kinds = [kind for kind in await served_kinds(client) if kind.kept and kind.name in names]
-    view = await look(client, kinds)
+    kept = [kind for kind in await served_kinds(client) if kind.kept]
+    others = names - {kind.name for kind in kept}  # what Syncs and other composers declare
+    view = await look(client, [kind for kind in kept if kind.name in names or (others and kind.kind == "Sync")])
+    halted_elsewhere(view)
     name = policy["metadata"]["name"]
     return [
         fleet_data(view, fleet)
@@ -31,11 +35,31 @@ async def guarded(client: Client, policy: Mapping[str, Any]) -> list[dict[str, A
     ]
 
 
+async def as_if(client: Client, names: Set[str], *, thawed: bool = False, enforced: bool = False) -> list[dict[str, Any]]:
+    """What would be done if these policies were not frozen any more, or acted: every fleet of theirs in which something is open."""
+    view = await look(client, [kind for kind in await served_kinds(client) if kind.kept])
+    for known in (view.gate.policies, view.gate.built_in):
+        for name in names & known.keys():
+            known[name] = structs.replace(known[name], freezes=() if thawed else known[name].freezes, mode=Mode.ENFORCE if enforced else known[name].mode)
+    guarded_by = {name: {one["metadata"]["name"] for one in view.policies_of(fleet)} for name, fleet in view.fleets.items()}
+    busy = [fleet for name, fleet in sorted(view.fleets.items()) if names & guarded_by[name] and (fleet.drifts or fleet.unknown)]
+    return [
+        {
+            "fleet": fleet.name,
+            "size": fleet.size,
+            "open": len(fleet.drifts),
+            "words": [line.strip() for line in judge(view, fleet).lines()],
+            "drifts": [drift_data(view, ref, drift) for ref, drift in sorted(fleet.drifts.items())[:SHOWN]],
+        }
+        for fleet in busy
+    ]
+
+
 def fleet_data(view: View, fleet: Fleet) -> dict[str, Any]:
     """One fleet: what is open in it, what the guards say of that, and the plans that wait for a person."""
     policy = view.gate.policy(fleet)
     halts = {str(number): halt for number, halt in enumerate(view.halts(fleet))}
-    held = {ref: hold for ref in fleet.drifts if (hold := hold_of(view.objects[ref])) is not None}
+    held = {ref: hold for ref in fleet.drifts if (hold := hold_of(view.at(ref))) is not None}
     open_now = sorted(fleet.drifts.items())
     return {
         "fleet": fleet.name,

@@ -11,13 +11,15 @@ from homeostat.model.clock import format_time
 
 def drift_data(view: View, ref: Ref, drift: Drift) -> dict[str, Any]:
     """A line of the ledger for programs."""
-    hold = hold_of(view.objects[ref])
+    obj = view.at(ref)
+    hold, (kind, name) = hold_of(obj), view.names(ref)
     return {
         "op": str(drift.op),
-        "kind": view.kinds[ref.kind].kind,
-        "resource": ref.kind,
+        "kind": kind,
+        "resource": ref.name.partition("/")[0] if ref in view.children else ref.kind,
         "namespace": ref.namespace,
-        "name": ref.name,
+        "name": name,
+        "declaredBy": obj.get("declaredBy", ""),
         "cause": str(drift.cause),
         "by": list(drift.by),
         "since": format_time(drift.since),

@@ -10,6 +10,7 @@ from homeostat.client.kinds import served_kinds
 from homeostat.guards.grants import counted
 from homeostat.insight.fleets import View, look
 from homeostat.insight.planning import Plan, Step
+from homeostat.insight.stock import outcome, take_stock
 from homeostat.insight.verdicts import FleetVerdict, judge
 from homeostat.loop.fleet import Cause, Drift, Fleet, Grant, Op, Ref
 
@@ -26,7 +27,8 @@ async def guards_on(client: Client, plan: Plan) -> list[FleetVerdict]:
 def judge_plan(view: View, plan: Plan) -> list[FleetVerdict]:
     """The guards' verdict on what the loop will have to do once the plan is written. `view` is changed by it.
 
-    Objects that the loop does not keep take effect by being written, and no guard is asked.
+    Objects that the loop does not keep take effect by being written, and no guard is asked. What a Sync or another composer leads to
+    is judged when it is composed.
     """
     touched: dict[str, Fleet] = {}
     for step in plan.changes:
@@ -50,7 +52,7 @@ def _declare(view: View, plan: Plan, step: Step) -> Fleet | None:
     """Enters a step in the ledger as the engine will find it; None where there is nothing for the loop in it."""
     assert step.op is not None
     kind = next((k for k in view.kinds.values() if (k.api_version, k.kind) == _type(step)), None)
-    if kind is None or (step.op is Op.UPDATE and not step.diff.touches("spec")):
+    if kind is None or view.composes(kind.name) or (step.op is Op.UPDATE and not step.diff.touches("spec")):
         return None
     metadata = step.document.obj["metadata"]
     uid = (step.live or {}).get("metadata", {}).get("uid", "")
@@ -59,8 +61,18 @@ def _declare(view: View, plan: Plan, step: Step) -> Fleet | None:
     ref = Ref(kind.name, step.namespace, step.document.name, uid)
     known = fleet.drifts.get(ref)
     op = Op.CREATE if known is not None and known.op is Op.CREATE else step.op
-    fleet.drifts[ref] = Drift(ref, op, Cause.INTENT, view.now, f"plan:{ref}", change_set=plan.change_set)
+    if not fleet.invariants:
+        take_stock(view, fleet)  # one that begins with this plan
+    desired = None if op is Op.DELETE else outcome(ref, _would(step))
+    fleet.drifts[ref] = Drift(ref, op, Cause.INTENT, view.now, f"plan:{ref}", desired=desired, change_set=plan.change_set)
     return fleet
+
+
+def _would(step: Step) -> dict[str, Any]:
+    """The object as it is once the step is written: fields that it does not declare stay."""
+    live = step.live or {}
+    spec = {**(live.get("spec") or {}), **(step.document.obj.get("spec") or {})}
+    return {**live, **step.document.obj, "spec": spec, "status": live.get("status") or {}}
 
 
 def _type(step: Step) -> tuple[str, str]:

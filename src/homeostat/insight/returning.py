@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from homeostat.loop.fleet import Cause, Op
 from homeostat.loop.returned import put_back, returned
 from homeostat.model.errors import ApiError
 from homeostat.model.protocol import DELETION_CHANGE_SET
+from homeostat.sources.kinds import API, SYNC_LABEL, SYNC_NAME
 
 if TYPE_CHECKING:
     from homeostat.client import Client
@@ -47,7 +48,9 @@ class Target:
     source: str = ""
 
 
-async def plan_return(client: Client, targets: Sequence[Target], *, command: str = "rollback") -> Plan:
+async def plan_return(
+    client: Client, targets: Sequence[Target], *, command: str = "rollback", done: Callable[[], None] = lambda: None
+) -> Plan:
     """What has to be written so that each is as it was. Refusals stand at their steps; nothing is written."""
     plan = Plan(new_change_set(command))
     coming = [t for t in targets if t.wanted is not None]
@@ -57,7 +60,9 @@ async def plan_return(client: Client, targets: Sequence[Target], *, command: str
 
     async def step(target: Target) -> Step:
         async with turns:
-            return await _step(client, target, namespaces, kinds)
+            asked = await _step(client, target, namespaces, kinds)
+        done()
+        return asked
 
     plan.steps = list(await asyncio.gather(*map(step, targets)))
     known: dict[str, Any] = {}
@@ -79,6 +84,8 @@ async def _step(client: Client, target: Target, namespaces: set[str], kinds: set
         step.served = await handle.served()
         step.live = await _live(client, target)
         step.diff = await _asked(client, target, step)
+        if step.diff and step.live is not None and (keeper := await keeper_of(client, step.live)):
+            step.error = f"{keeper} keeps it, and would undo this at once: {_way_back(keeper)}, or commit what you want"
     except ApiError as error:
         comes = target.namespace in namespaces or (target.api_version.rpartition("/")[0], target.kind) in kinds
         if target.wanted is not None and error.code == 404 and comes:
@@ -86,6 +93,26 @@ async def _step(client: Client, target: Target, namespaces: set[str], kinds: set
         elif target.wanted is not None or error.code != 404:
             step.error = error.message
     return step
+
+
+async def keeper_of(client: Client, obj: Object) -> str:
+    """`Sync default/shop`, where one declares the object: what is written over that does not hold. Empty where none does."""
+    metadata = obj["metadata"]
+    uid, (namespace, _, name) = (metadata.get("labels") or {}).get(SYNC_LABEL), (metadata.get("annotations") or {}).get(SYNC_NAME, "").partition("/")
+    if not uid or not name:
+        return ""
+    try:
+        sync = await client.kind(API, "Sync").get(name, namespace=namespace)
+    except ApiError as error:
+        if error.code != 404:
+            raise
+        return ""
+    return f"Sync {namespace}/{name}" if sync["metadata"]["uid"] == uid else ""
+
+
+def _way_back(keeper: str) -> str:
+    namespace, _, name = keeper.removeprefix("Sync ").partition("/")
+    return f"`homeostat rollback sync {name} -n {namespace}` takes all of it back"
 
 
 async def _live(client: Client, target: Target) -> Object | None:
@@ -130,14 +157,15 @@ async def _replace(client: Client, step: Step, wanted: Object, change_set: str, 
     )
 
 
-async def carry_back(client: Client, plan: Plan) -> list[Step]:
-    """Writes the plan, rank by rank, and gives the steps that failed, each with its error."""
+async def carry_back(client: Client, plan: Plan, *, done: Callable[[], None] = lambda: None) -> list[Step]:
+    """Writes the plan, rank by rank, and gives the steps that failed, each with its error. `done` is called for each that was tried."""
     failed: list[Step] = []
     turns = asyncio.Semaphore(AT_ONCE)
 
     async def write(step: Step) -> None:
         async with turns:
             await _write(client, plan, step)
+        done()
 
     for rank in sorted({step.rank for step in plan.changes}):
         now = [step for step in plan.changes if step.rank == rank]

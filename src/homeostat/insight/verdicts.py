@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from homeostat.guards import decide
-from homeostat.insight.fleets import View
+from homeostat.guards import decide, invariant
+from homeostat.insight.fleets import View, hold_of
 from homeostat.insight.words import count
-from homeostat.loop.fleet import Fleet, Grant, Halt
+from homeostat.loop.fleet import Drift, Fleet, Grant, Halt, Hold
 
 PASSING = frozenset(("cap", "canary", "domain", "backoff"))
 """Guards whose holds pass by themselves, as waves are verified and time goes by."""
@@ -70,10 +70,17 @@ class FleetVerdict:
         }
 
 
+def _refused(view: View, drift: Drift) -> Hold | None:
+    """That the loop says an invariant would be broken: it knows what there was before, which the API does not show."""
+    hold = None if drift.made_from.startswith("plan:") else hold_of(view.at(drift.ref))
+    return hold if hold is not None and hold.guard == invariant.GUARD else None
+
+
 def judge(view: View, fleet: Fleet) -> FleetVerdict:
     """The guards' verdict on all that is open in a fleet."""
     policy = view.gate.policy(fleet)
     verdict = decide(policy, fleet, view.now)
+    verdict.sift(lambda drift: _refused(view, drift))
     found = FleetVerdict(
         fleet.name, fleet.size, str(policy.mode), len(verdict.allowed), halts=list(verdict.halts.values())
     )

@@ -15,14 +15,19 @@ Fields = Mapping[str, Any]
 """A set of fields as managed fields have it: `f:` a field, `k:` and `v:` an item of a list, `.` the thing itself."""
 
 
-def fields_of(obj: Mapping[str, Any], manager: str = "") -> dict[str, Any]:
+def fields_of(obj: Mapping[str, Any], manager: str = "") -> Fields:
     """The fields that `manager` applied, or (empty) all that anybody owns; those of subresources left out."""
+    found: list[Fields] = [
+        entry.get("fieldsV1") or {}
+        for entry in (obj.get("metadata") or {}).get("managedFields") or ()
+        if not entry.get("subresource")
+        and (not manager or (entry.get("manager") == manager and entry.get("operation") == "Apply"))
+    ]
+    if len(found) == 1:
+        return found[0]
     merged: dict[str, Any] = {}
-    for entry in (obj.get("metadata") or {}).get("managedFields") or ():
-        if entry.get("subresource"):
-            continue
-        if not manager or (entry.get("manager") == manager and entry.get("operation") == "Apply"):
-            _add(merged, entry.get("fieldsV1") or {})
+    for fields in found:
+        _add(merged, fields)
     return merged
 
 
@@ -39,7 +44,7 @@ def managers_of(obj: Mapping[str, Any]) -> set[str]:
 
 def view(declared: Any, live: Any, known: Fields, ours: Fields) -> Any:
     """What of `live` is about `declared`. `known` are the fields that anybody owns here, `ours` those that we do."""
-    if isinstance(declared, Mapping) and isinstance(live, Mapping):
+    if isinstance(declared, dict) and isinstance(live, dict):
         return _view_map(declared, live, known, ours)
     if isinstance(declared, list) and isinstance(live, list):
         if keys := _keys(known):

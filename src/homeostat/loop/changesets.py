@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from homeostat.loop.diff import Change
@@ -83,7 +84,7 @@ def _owners(entries: Sequence[Mapping[str, Any]], *path: str) -> Iterator[tuple[
     for entry in entries:
         below: Any = entry.get("fieldsV1")
         for step in path:
-            below = below.get(step) if isinstance(below, Mapping) else None
+            below = below.get(step) if isinstance(below, dict) else None
         if below is not None and entry.get("subresource") != "status":
             yield str(entry.get("time") or ""), str(entry.get("manager") or "")
 
@@ -169,6 +170,7 @@ class ChangeSets:
         self._near = {place: one for place, one in self._near.items() if one.seen > now - KEPT}
 
 
+@lru_cache(256)
 def _time(text: str) -> float:
     try:
         return parse_time(text) if text else 0.0

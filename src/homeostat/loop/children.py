@@ -8,11 +8,12 @@ annotation of the composer's definition, and what need not even be looked at by 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from homeostat.client import Client, Key
+from homeostat.client import Client, Key, Unreachable
 from homeostat.loop.compose import Composer, applied_by
 from homeostat.loop.composed import Composed, key_of
 from homeostat.loop.controller import MANAGER, Controller, Seen
@@ -24,7 +25,7 @@ from homeostat.loop.hints import Bell
 from homeostat.loop.live import LiveObject, masked
 from homeostat.loop.observation import ABSENT, Absent, Observation
 from homeostat.loop.parents import child_is, ready_status
-from homeostat.loop.provider import Provider, current
+from homeostat.loop.provider import Moved, Provider, current
 from homeostat.loop.record import Intent, Record
 from homeostat.model.clock import Clock
 from homeostat.model.kinds import Spec, crd_for
@@ -50,6 +51,8 @@ class Children(Provider[ChildSpec, ChildState], group="composed.homeostat.dev", 
     def __init__(self, composer: Composer[Any], client: Client) -> None:
         self.bell = Bell()
         self.is_kept: Callable[[Ref], bool] = lambda _: False
+        self.mark_of: Callable[[Ref, Diff], str] | None = None
+        """Which change set is noted on what is applied; None: none ever is."""
         self._composer = composer
         self._client = client
         self._live: dict[Ref, LiveObject] = {}
@@ -71,7 +74,9 @@ class Children(Provider[ChildSpec, ChildState], group="composed.homeostat.dev", 
         if live is None or live.kind.api_version != manifest["apiVersion"]:
             metadata = manifest["metadata"]
             kind = self._client.kind(manifest["apiVersion"], manifest["kind"])
-            live = LiveObject(kind, metadata["name"], metadata.get("namespace", ""), self._composer.manager)
+            live = LiveObject(
+                kind, metadata["name"], metadata.get("namespace", ""), self._composer.manager, marks=self.mark_of is not None
+            )
             self._live[task.ref] = live
         if await live.read() is None:
             return ABSENT
@@ -82,10 +87,16 @@ class Children(Provider[ChildSpec, ChildState], group="composed.homeostat.dev", 
         return ChildState(manifest=masked(spec.manifest, current().ref.uid))
 
     async def apply(self, spec: ChildSpec, diff: Diff) -> None:
-        await self._live[current().ref].put(spec.manifest, force=self._composer.force)
+        ref = current().ref
+        live = self._live[ref]
+        if self.mark_of is not None:
+            live.mark = self.mark_of(ref, diff)
+        with _of_our_server():
+            await live.put(spec.manifest, force=self._composer.force)
 
     async def delete(self, spec: ChildSpec) -> None:
-        await self._live[current().ref].delete()
+        with _of_our_server():
+            await self._live[current().ref].delete()
 
     def identity(self, spec: ChildSpec, state: ChildState) -> str:
         return self._live[current().ref].uid
@@ -108,6 +119,15 @@ class Children(Provider[ChildSpec, ChildState], group="composed.homeostat.dev", 
     async def unhealthy(self, spec: ChildSpec, state: ChildState) -> str:
         ref = current().ref
         return self._live[ref].unhealthy(kept=self.is_kept(ref))
+
+
+@contextmanager
+def _of_our_server() -> Iterator[None]:
+    """That the server on which all is declared cannot be reached says nothing of a change: who looks again sees what was done."""
+    try:
+        yield
+    except Unreachable as error:
+        raise Moved(f"the server cannot be reached: {error}") from error
 
 
 CHILDREN = "children."
@@ -191,7 +211,8 @@ class ComposerController(Controller):
         return ready_status(seen.obj["metadata"]["generation"], seen.declared, seen.identity)
 
     def settled(self, key: Key, obj: Object, seen: Seen) -> None:
-        """Its state was noted when its status was written."""
+        """Its state was noted when its status was written; the object itself is read again when it is looked at again."""
+        self.children.live(seen.ref).obj = None
 
     async def unmoved(self, keys: Sequence[Key], *, first: bool) -> set[Key]:
         return await self._composed.unmoved(keys, fresh=not first)

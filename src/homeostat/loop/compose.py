@@ -143,6 +143,11 @@ def kind_of(manifest: Any) -> tuple[str, str]:
     raise ComposeError(f"a child is an object with apiVersion, kind and metadata.name, not {str(manifest)[:100]}")
 
 
+def child_of(manifest: Mapping[str, Any], namespace: str) -> Child:
+    """Which child a manifest is of, in its namespace (empty: in none)."""
+    return Child(manifest["apiVersion"].rpartition("/")[0], manifest["kind"], namespace, manifest["metadata"]["name"])
+
+
 def _complete(parent: Mapping[str, Any], manifest: Any, scopes: Scopes) -> tuple[Child, Object]:
     version, kind = kind_of(manifest)
     metadata, above = dict(manifest.get("metadata") or {}), parent["metadata"]
@@ -162,8 +167,7 @@ def _complete(parent: Mapping[str, Any], manifest: Any, scopes: Scopes) -> tuple
     for given in ("ownerReferences", "uid", "resourceVersion", "creationTimestamp", "generation", "managedFields"):
         metadata.pop(given, None)
     metadata["ownerReferences"] = [owner_reference(parent)]
-    child = Child(version.rpartition("/")[0], kind, namespace, name)
-    return child, {**{k: v for k, v in manifest.items() if k not in ("metadata", "status")}, "metadata": metadata}
+    return child_of(manifest, namespace), {**{k: v for k, v in manifest.items() if k not in ("metadata", "status")}, "metadata": metadata}
 
 
 def owner_reference(parent: Mapping[str, Any]) -> Object:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import orjson
 from xxhash import xxh3_128_hexdigest
@@ -18,6 +18,7 @@ from homeostat.loop.compose import (
     Child,
     ComposeError,
     Composer,
+    child_of,
     children_of,
     is_ours,
     kind_of,
@@ -29,6 +30,7 @@ from homeostat.loop.controller import MANAGER
 from homeostat.loop.declarations import ADOPT, Followed, Object
 from homeostat.loop.fleet import Ref
 from homeostat.loop.hints import Bell
+from homeostat.loop.inmemory import InMemory, Verified
 from homeostat.loop.lineage import Lineage
 from homeostat.loop.live import masked
 from homeostat.loop.parents import (
@@ -49,7 +51,7 @@ from homeostat.loop.queue import WorkQueue
 from homeostat.loop.status import OBSERVED_AT, merge_patch
 from homeostat.model.clock import Clock
 from homeostat.model.conditions import find_condition
-from homeostat.model.errors import ApiError, conflict, not_found
+from homeostat.model.errors import ApiError, not_found
 from homeostat.model.kinds import InvalidSpec, decode
 
 log = logging.getLogger("homeostat.loop")
@@ -60,6 +62,8 @@ SYNC_SECONDS = 10.0
 """How long a start waits for kinds of children to be read; those that come later are taken in then."""
 PATIENCE_SECONDS = 1.0
 """So long a change may take before its parent says that it is under way: most are done by then, and say only that."""
+QUEUED_SECONDS = 10.0
+"""So long all children may wait to be looked at before their parent says so: where many came at once, the saying makes each wait longer."""
 STEP = 500
 """After so many parents others have their turn."""
 CONFLICT_SECONDS = 0.05
@@ -67,17 +71,11 @@ CONFLICT_SECONDS = 0.05
 WORKERS = 16
 
 
-class _Verified(NamedTuple):
-    """Of which very object, in which state, it was last seen that it is as declared."""
-
-    uid: str
-    revision: str
-
-
-class Composed:
+class Composed(InMemory):
     """The declarations of children. Nothing of a parent's children changes while it cannot be told what they should be."""
 
     def __init__(self, composer: Composer[Any], client: Client, clock: Clock, bell: Bell) -> None:
+        super().__init__(f"children.{composer.info.name}", composer.info.group)
         self._composer = composer
         self._client = client
         self._clock = clock
@@ -86,14 +84,10 @@ class Composed:
         self._parents = Followed(client, composer.info.api_version, composer.info.kind)
         self._known: dict[Key, Parent] = {}
         self._lineage = Lineage(composer.info, composer.manager, self._alive)
-        self._objects: dict[Key, Object] = {}
         self._owners: dict[Key, Key] = {}  # of declared children: the parent
-        self._verified: dict[Key, _Verified] = {}
         self.kinds = ChildKinds(client, composer.info.name, self._child_changed, self._kind_read)
-        self._handlers: list[Callable[[Key], None]] = []
         self._queue: WorkQueue[Key] = WorkQueue(source=client.random)
         self._unread: set[Key] = set()  # parents that wait for kinds of children to be read
-        self._revision = 0
         self._tasks: set[asyncio.Task[Any]] = set()
 
     # As declarations
@@ -151,62 +145,24 @@ class Composed:
         self._lineage.live(known.uid, key)
         return True
 
-    def get(self, key: Key) -> Object | None:
-        return self._objects.get(key)
-
-    def mark(self, key: Key) -> Hashable:
-        obj = self._objects.get(key)
-        if obj is None:
-            return None
-        metadata = obj["metadata"]
-        return (metadata["uid"], metadata["generation"], going(obj), metadata["annotations"].get(ADOPT))
-
-    def revision(self, key: Key) -> str:
-        obj = self._objects.get(key)
-        return "" if obj is None else str(obj["metadata"]["resourceVersion"])
-
-    def all(self) -> list[Key]:
-        return list(self._objects)
-
-    def subscribe(self, handler: Callable[[Key], None]) -> Callable[[], None]:
-        self._handlers.append(handler)
-        return lambda: self._handlers.remove(handler)
-
-    def _tell(self, key: Key) -> None:
-        for handler in tuple(self._handlers):
-            handler(key)
-
     # What the controller writes
 
-    def put_status(self, key: Key, status: Mapping[str, Any], revision: str = "") -> Object:
-        """Keeps the status of a child; its parent is told. `revision`: refused where it was written to since."""
-        obj = self._objects.get(key)
-        if obj is None:
-            raise not_found(self._composer.info.group, "children", key.name)
-        if revision and obj["metadata"]["resourceVersion"] != revision:
-            raise conflict(self._composer.info.group, "children", key.name, "it was written to")
-        kept = {name: value for name, value in status.items() if value is not None}
-        if kept == obj.get("status"):
-            return obj
-        changed = self._objects[key] = {**obj, "metadata": self._next(obj["metadata"]), "status": kept}
+    def _status_changed(self, key: Key, obj: Object) -> None:
         self._queue.add(self._owners[key])
-        return changed
 
     def verified(self, key: Key, uid: str, revision: str) -> None:
-        """A child is as declared, and this is the object that was seen to be so."""
-        self._verified[key] = _Verified(uid, revision)
+        super().verified(key, uid, revision)
+        if self.is_verified(key):
+            self._bell.forget(self.ref_of(self._objects[key]))  # what rang was our own write
 
     def is_verified(self, key: Key) -> bool:
         """Whether a child, by all that was heard of it, is as it was last seen to be as declared."""
-        owner, known = self._owners.get(key), self._verified.get(key)
-        if owner is None or known is None or (child := self._child(owner, key)) is None:
+        known, obj = self._verified.get(key), self._objects.get(key)
+        if known is None or obj is None:
             return False
-        kind = self._objects[key]["spec"]["manifest"]["apiVersion"], child.kind
-        found = self.kinds.get(kind, Key(child.namespace, child.name))
+        manifest = obj["spec"]["manifest"]
+        found = self.kinds.get((manifest["apiVersion"], manifest["kind"]), Key(key.namespace, manifest["metadata"]["name"]))
         return found is not None and known == (found.uid, found.revision)
-
-    def _child(self, owner: Key, key: Key) -> Child | None:
-        return next((child for child, one in self._known[owner].declared.items() if one == key), None)
 
     def drop(self, key: Key) -> None:
         """A child that was to go is gone."""
@@ -225,8 +181,7 @@ class Composed:
         if obj is None:
             raise not_found(self._composer.info.group, "children", key.name)
         owner = self._owners[key]
-        known, child = self._known[owner], self._child(owner, key)
-        assert child is not None
+        known, child = self._known[owner], child_of(obj["spec"]["manifest"], key.namespace)
         parent = await self._read(owner)
         if known.gone:
             same = parent is None
@@ -256,7 +211,7 @@ class Composed:
         `fresh` reads their kinds anew; without, what was read last counts, which is for a start, when that was just now.
         """
         now = {
-            Key(one.key.namespace, f"{plural}/{one.key.name}"): _Verified(one.uid, one.revision)
+            Key(one.key.namespace, f"{plural}/{one.key.name}"): Verified(one.uid, one.revision)
             for plural, one in await self.kinds.listed(fresh=fresh)
         }
         return {key for key in keys if (known := self._verified.get(key)) is not None and now.get(key) == known}
@@ -282,11 +237,6 @@ class Composed:
                 self._bell.ring(self.ref_of(declared))
         elif owner is not None:
             self._queue.add(owner)  # one of ours that is not declared: it is to go
-
-    def ref_of(self, obj: Object) -> Ref:
-        """How a child is named in the ledger."""
-        metadata = obj["metadata"]
-        return Ref(f"children.{self._composer.info.name}", metadata["namespace"], metadata["name"], metadata["uid"])
 
     def _spawn(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work, name=f"composer {self._composer.info.name}")
@@ -378,7 +328,7 @@ class Composed:
                 await self.kinds.learn(kind)
             wanted = children_of(obj, manifests, self.kinds.scopes)
             known.order, known.wanted, known.mark = stages(wanted), wanted, mark
-            known.patient_until = asyncio.get_running_loop().time() + PATIENCE_SECONDS
+            known.composed_at = asyncio.get_running_loop().time()
         existing = self._existing(known)
         if not known.declared and self._as_verified(known, obj, existing):
             return
@@ -396,6 +346,8 @@ class Composed:
 
     def _keep_till_its_turn(self, known: Parent, obj: Object, existing: Mapping[Child, Packed]) -> None:
         """Declares what is ours and not wanted as it is: its turn to go comes."""
+        if existing.keys() <= known.wanted.keys():
+            return
         for child in sorted(existing.keys() - known.wanted.keys() - known.declared.keys()):
             live = existing[child].load()
             if is_ours(live, existing[child].owner, self._composer.manager):
@@ -448,7 +400,7 @@ class Composed:
 
     # What a restart finds as it was left
 
-    def _digest(self, known: Parent, seen: Mapping[Child, _Verified]) -> str:
+    def _digest(self, known: Parent, seen: Mapping[Child, Verified]) -> str:
         """Names what is wanted of the children, and the very states in which they were seen to be so."""
         lines = [(*child, known.wanted[child], *seen[child]) for child in sorted(known.wanted)]
         return xxh3_128_hexdigest(orjson.dumps(lines, option=orjson.OPT_SORT_KEYS))
@@ -458,7 +410,7 @@ class Composed:
         status = parent.get("status") or {}
         if not status.get("verified") or existing.keys() != known.wanted.keys() or not child_is(parent, "Ready"):
             return False
-        seen = {child: _Verified(one.uid, one.revision) for child, one in existing.items()}
+        seen = {child: Verified(one.uid, one.revision) for child, one in existing.items()}
         if self._digest(known, seen) != status["verified"]:
             return False
         known.waiting = 0
@@ -476,7 +428,7 @@ class Composed:
         manifest: Object,
         *,
         leaves: bool = False,
-        verified: _Verified | None = None,
+        verified: Verified | None = None,
     ) -> None:
         """Declares a child, or that it is to go; what is declared so already stays as it is, and so does what was `verified`."""
         key = Key(child.namespace, f"{self.kinds.names[manifest['apiVersion'], child.kind]}/{child.name}")
@@ -511,10 +463,6 @@ class Composed:
             self._verified.pop(key, None)
             self._tell(key)
 
-    def _next(self, metadata: Object) -> Object:
-        self._revision += 1
-        return {**metadata, "resourceVersion": str(self._revision)}
-
     def _manifest(self, known: Parent, child: Child) -> Object:
         found: Object = self._objects[known.declared[child]]["spec"]["manifest"]
         return found
@@ -537,14 +485,20 @@ class Composed:
 
     # Reporting
 
-    def _patience(self, known: Parent) -> float:
-        return known.patient_until - asyncio.get_running_loop().time()
+    def _waits(self, known: Parent, seconds: float) -> bool:
+        """Whether it is too early to say that a parent is not done, so many seconds after it was composed; it is looked at then."""
+        left = known.composed_at + seconds - asyncio.get_running_loop().time()
+        if left > 0:
+            self._queue.add_after(known.key, left)
+        return left > 0
 
     async def _report(self, known: Parent, obj: Object) -> None:
         children = [self._objects[key] for key in known.declared.values()]
-        told = (obj.get("status") or {}).get("observedGeneration") == obj["metadata"].get("generation", 0)
-        if told and not known.problem and not all(find_condition(child, "Ready") for child in children):
-            return  # what was said before a restart stands until the children were looked at
+        seen = sum(find_condition(child, "Ready") is not None for child in children)
+        if not known.problem and seen < len(children):
+            told = (obj.get("status") or {}).get("observedGeneration") == obj["metadata"].get("generation", 0)
+            if told or (not seen and self._waits(known, QUEUED_SECONDS)):
+                return  # what was said before a restart stands until the children were looked at
         status = parent_status(
             obj,
             [self._objects[key] for child, key in known.declared.items() if child in known.wanted],
@@ -559,10 +513,10 @@ class Composed:
             return
         status[OBSERVED_AT] = self._clock.timestamp()
         if child_is({**obj, "status": status}, "Ready"):
-            seen = {child: self._verified.get(key) for child, key in known.declared.items()}
-            status["verified"] = self._digest(known, seen) if all(seen.values()) else None  # type: ignore[arg-type]
-        elif not known.problem and all(map(under_way, children)) and (left := self._patience(known)) > 0:
-            self._queue.add_after(known.key, left)
+            verified = {child: self._verified.get(key) for child, key in known.declared.items()}
+            status["verified"] = self._digest(known, verified) if all(verified.values()) else None  # type: ignore[arg-type]
+            self._queue.not_later(known.key)
+        elif not known.problem and all(map(under_way, children)) and self._waits(known, PATIENCE_SECONDS):
             return
         metadata = obj["metadata"]
         same = {name: metadata[name] for name in ("uid", "resourceVersion")}  # a namesake made meanwhile does not get it

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from homeostat.client import Client, Key
+from homeostat.client import Client, Key, Unreachable
 from homeostat.loop.compare import Comparer, compare
 from homeostat.loop.declarations import ADOPT, Declarations, Followed, Object
 from homeostat.loop.definitions import define
@@ -304,23 +304,12 @@ class Controller:
     async def journal(self, seen: Seen, intent: Intent) -> Object:
         """Writes down what is about to be done. Raises `Moved` where the resource was written to since it was read."""
         obj = seen.obj
-        try:
-            return await self.write_status(
-                obj, {**(obj.get("status") or {}), "intent": intent.to_status()}, unmoved=True
-            )
-        except ApiError as error:
-            if error.reason == "Conflict":
-                raise Moved("it was written to in the meantime") from error
-            raise
+        status = {**(obj.get("status") or {}), "intent": intent.to_status()}
+        return await _begun(self.write_status(obj, status, unmoved=True))
 
     async def _held(self, seen: Seen) -> Object:
         """Puts our finalizer on where it is not yet. Raises `Moved` as `journal` does."""
-        try:
-            return await self.hold_on(seen.obj)
-        except ApiError as error:
-            if error.reason == "Conflict":
-                raise Moved("it was written to in the meantime") from error
-            raise
+        return await _begun(self.hold_on(seen.obj))
 
     async def _keep(self, obj: Object, task: Task) -> Object:
         """Writes down what the provider noted while it acted."""
@@ -405,6 +394,18 @@ class Controller:
 def _as_applied(acted: Seen) -> Mapping[str, Any]:
     """For the comparison after an action: what was declared is what was applied."""
     return {} if isinstance(acted.declared, Absent) else acted.declared
+
+
+async def _begun(write: Awaitable[Object]) -> Object:
+    """A write that comes before an action. Raises `Moved` where others were faster, or the server is out of reach: nothing was done then."""
+    try:
+        return await write
+    except Unreachable as error:
+        raise Moved(f"it could not be written down: {error}") from error
+    except ApiError as error:
+        if error.reason == "Conflict":
+            raise Moved("it was written to in the meantime") from error
+        raise
 
 
 def _may_adopt(obj: Object) -> bool:

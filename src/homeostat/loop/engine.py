@@ -29,6 +29,7 @@ from homeostat.loop.provider import Moved, Provider
 from homeostat.loop.queue import Priority, QueueMetrics, WorkQueue
 from homeostat.loop.record import Record
 from homeostat.loop.rounds import Rounds
+from homeostat.loop.settling import SETTLE_SECONDS, Settling
 from homeostat.loop.status import status_of
 from homeostat.loop.stock import examined, outcome, take_stock
 from homeostat.loop.tracing import Tracing
@@ -37,9 +38,6 @@ from homeostat.model.errors import ApiError
 
 log = logging.getLogger("homeostat.loop")
 
-SETTLE_SECONDS = 0.1
-"""How long a decision waits for more of the same change after the last look."""
-SETTLE_MOST = 2.0
 MOVES_AT_ONCE = 3
 """So often in a row something may have moved before its next action waits."""
 UNHEALTHY_SECONDS = 1.0
@@ -72,7 +70,7 @@ class Engine:
         self._client = client
         self._members = Members()
         self.fleets = self._members.fleets
-        kept = [Controller(provider, client, self.clock) for provider in providers]
+        kept = [(provider.controller or Controller)(provider, client, self.clock) for provider in providers]
         composed = [(composer.controller or ComposerController)(composer, client, self.clock) for composer in composers]
         self.controllers: dict[str, Controller] = {one.name: one for one in (*kept, *composed)}
         heard = [one.listener for one in self.controllers.values() if one.listener is not None]
@@ -80,7 +78,6 @@ class Engine:
         for controller in self.controllers.values():
             controller.trace = self._trace
         self._random = source or random.Random()
-        self._settle = settle
         self.workers = workers
         self.queue: WorkQueue[Where] = WorkQueue(
             kind_of=lambda w: w.kind, source=self._random, metrics=queue_metrics
@@ -90,8 +87,7 @@ class Engine:
         self._holds: dict[Ref, Hold] = {}
         self._moves: dict[Ref, int] = {}  # how often in a row what an action was decided on had moved
         self._sets = ChangeSets()
-        self._deciding: dict[str, asyncio.TimerHandle] = {}
-        self._first_wish: dict[str, float] = {}
+        self._deciding = Settling(self._decide, settle)
         self._lone_after: dict[str, float] = {}  # by fleet: when a lone repair may go at once again
         self._tasks: set[asyncio.Task[None]] = set()
         policy = passes or PassPolicy()
@@ -111,7 +107,7 @@ class Engine:
         self.passes.begin()
         for number in range(self.workers):
             self._spawn(self._work(), f"loop worker {number}")
-        self._spawn(self.passes.forever(self._settle), "loop passes")
+        self._spawn(self.passes.forever(self._deciding.settle), "loop passes")
         for kind, controller in self.controllers.items():
             self._spawn(self._follow(kind, controller.provider), f"loop hints {kind}")
 
@@ -123,8 +119,7 @@ class Engine:
     async def stop(self) -> None:
         """Ends it. An action under way is cut off; its intent stays in the journal."""
         self.queue.close(drain=False)
-        for timer in self._deciding.values():
-            timer.cancel()
+        self._deciding.stop()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -143,7 +138,7 @@ class Engine:
     def decide_all(self) -> None:
         """Something that decisions hang on changed."""
         for fleet in self.fleets.values():
-            self._decide_soon(fleet)
+            self._deciding.soon(fleet)
 
     # What comes in
 
@@ -184,7 +179,7 @@ class Engine:
         self.tell.pass_done(size, seconds)
         for fleet in self.fleets.values():
             fleet.pass_done()
-            self._decide_soon(fleet)
+            self._deciding.soon(fleet)
 
     def is_calm(self, controller: Controller, where: Where, *, anew: bool) -> bool:
         """Whether nothing of a resource is open; what was not known, or had its policies changed, is put into its fleet."""
@@ -265,7 +260,7 @@ class Engine:
     def _leave(self, ref: Ref) -> None:
         if (fleet := self._members.fleet(ref)) is not None:
             self._close(fleet, ref, Closed.GONE)
-            self._decide_soon(fleet)
+            self._deciding.soon(fleet)
         self._members.leave(ref)
         self._seen.pop(ref, None)
         self._holds.pop(ref, None)
@@ -301,7 +296,7 @@ class Engine:
         self.tell.looked(fleet, seen)
         if isinstance(state, Unknown):
             fleet.unknown[ref] = state.reason
-            self._decide_soon(fleet)
+            self._deciding.soon(fleet)
             return None
         self._members.count(ref, seen.counts)
         was_unknown = fleet.unknown.pop(ref, None) is not None
@@ -327,7 +322,7 @@ class Engine:
                 fleet.verified(ref)
             elif ref in fleet.drifts:
                 self.queue.add_after(where_of(ref), UNHEALTHY_SECONDS)
-            self._decide_soon(fleet)
+            self._deciding.soon(fleet)
         return None
 
     def _close(self, fleet: Fleet, ref: Ref, why: Closed) -> None:
@@ -368,23 +363,12 @@ class Engine:
         now = asyncio.get_running_loop().time()
         if now < self._lone_after.get(fleet.name, 0.0):
             return False
-        self._lone_after[fleet.name] = now + self._settle
+        self._lone_after[fleet.name] = now + self._deciding.settle
         return True
 
     def _decide_about(self, ref: Ref) -> None:
         if (fleet := self._members.fleet(ref)) is not None:
-            self._decide_soon(fleet)
-
-    def _decide_soon(self, fleet: Fleet) -> None:
-        """Decides a moment after the last look, but not later than `SETTLE_MOST` after the first."""
-        loop = asyncio.get_running_loop()
-        now = loop.time()
-        timer = self._deciding.pop(fleet.name, None)
-        first = self._first_wish.setdefault(fleet.name, now)
-        if timer is not None:
-            timer.cancel()
-        at = min(now + self._settle, first + SETTLE_MOST)
-        self._deciding[fleet.name] = loop.call_at(at, self._decide, fleet)
+            self._deciding.soon(fleet)
 
     def _judge(self, fleet: Fleet, now: float) -> Verdict:
         fleet.gathering = self._sets.gathering(now)
@@ -397,8 +381,6 @@ class Engine:
         return verdict
 
     def _decide(self, fleet: Fleet) -> None:
-        self._deciding.pop(fleet.name, None)
-        self._first_wish.pop(fleet.name, None)
         now = self.clock.now()
         verdict = self._judge(fleet, now)
         for drift in verdict.allowed:
@@ -415,9 +397,8 @@ class Engine:
                 self.tell.held(fleet, ref, hold)
                 self.queue.add(where_of(ref), Priority.HINT)
         later = [hold.until for hold in verdict.held.values() if hold.until > now]
-        if later and fleet.name not in self._deciding:
-            delay = min(later) - now
-            self._deciding[fleet.name] = asyncio.get_running_loop().call_later(delay, self._decide, fleet)
+        if later:
+            self._deciding.later(fleet, min(later) - now)
 
     # Acting
 
@@ -437,8 +418,10 @@ class Engine:
             drift.phase = Phase.OPEN
             self._close(fleet, ref, Closed.MOVED)
             fleet.forget(ref)
-            await self._look_again(controller, ref)
-            self._remember_moved(fleet, drift)
+            try:
+                await self._look_again(controller, ref)
+            finally:
+                self._remember_moved(fleet, drift)
             return
         except ApiError as error:
             if error.reason == "NotFound":
@@ -483,7 +466,7 @@ class Engine:
         delay = self.gate.backoff(fleet).delay(drift.failures + 1, self._random)
         drift.error = why
         fleet.failed(drift.ref, self.clock.now() + delay)
-        self._decide_soon(fleet)
+        self._deciding.soon(fleet)
         await self._report(controller, drift.ref, error=why)
 
     async def _succeeded(self, controller: Controller, fleet: Fleet, drift: Drift, seen: Seen) -> None:
@@ -512,7 +495,7 @@ class Engine:
             self._close(fleet, drift.ref, Closed.ACTED)
             fleet.verified(drift.ref)
         self._seen[drift.ref] = seen
-        self._decide_soon(fleet)
+        self._deciding.soon(fleet)
         await self._report(controller, drift.ref)
 
     # Reporting

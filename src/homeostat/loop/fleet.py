@@ -6,6 +6,7 @@ the time to a verdict, so that a decision can be replayed, explained and simulat
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -54,8 +55,7 @@ class Phase(StrEnum):
     FAILED = "failed"  # the last action failed, or what it did was not healthy
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Ref:
+class Ref(NamedTuple):
     """One declared resource. Identity includes the uid: a reused name is another resource."""
 
     kind: str  # plural.group
@@ -229,6 +229,21 @@ class Wave:
         return [ref for ref, acted in self.outstanding() if now - acted.at > within]
 
 
+class Ended(NamedTuple):
+    """A wave of a change set that is over: how many were in it, and how it went."""
+
+    change_set: str
+    number: int
+    members: int
+    verified: int
+    failed: int
+    started: float
+
+
+ENDED_KEPT = 64
+"""Waves that are over, of each fleet."""
+
+
 @dataclass(slots=True)
 class Fleet:
     """Everything one policy selects, as the guards see it.
@@ -249,6 +264,7 @@ class Fleet:
     passed: dict[str, Wave] = field(
         default_factory=dict
     )  # the last wave that ended well, by change set, till a pass is done
+    ended: deque[Ended] = field(default_factory=lambda: deque(maxlen=ENDED_KEPT))  # of change sets, the last last
     halts: dict[str, Halt] = field(default_factory=dict)  # by guard and what it is about
     approvals: frozenset[str] = frozenset()  # plan hashes that a person approved, each good once
     grants: dict[str, Grant] = field(default_factory=dict)  # what is left of the approvals that change sets carry
@@ -380,6 +396,8 @@ class Fleet:
     def _end(self, wave: Wave) -> None:
         del self.waves[wave.change_set]
         self.passed[wave.change_set] = wave
+        if wave.change_set:  # of repairs nobody asks how they went
+            self.ended.append(Ended(wave.change_set, wave.number, len(wave.members), len(wave.verified), len(wave.failed), wave.started))
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from homeostat.client import Resource, Unreachable
+from homeostat.client import Resource
 from homeostat.loop.applied import fields_of, managers_of, settle, view
 from homeostat.loop.compare import fingerprint
 from homeostat.loop.diff import Diff
@@ -17,6 +17,7 @@ from homeostat.loop.provider import Moved, Refused
 from homeostat.loop.writers import Writers
 from homeostat.model.conditions import find_condition, summary
 from homeostat.model.errors import ApiError
+from homeostat.model.protocol import CHANGE_SET
 
 GONE_WITHIN = 20.0
 """Seconds that a deletion waits for finalizers and grace."""
@@ -30,14 +31,18 @@ Object = dict[str, Any]
 class LiveObject:
     """An object by its name, and as it was when it was last read (`obj`; None: it is not there).
 
-    `manager` is the field manager that we write as: what it owns is ours.
+    `manager` is the field manager that we write as: what it owns is ours. With `marks`, what is written carries its change set, which
+    is a note on the object and no part of what is declared.
     """
 
-    def __init__(self, kind: Resource[Object], name: str, namespace: str, manager: str) -> None:
+    def __init__(self, kind: Resource[Object], name: str, namespace: str, manager: str, *, marks: bool = False) -> None:
         self.kind = kind
         self.name = name
         self.namespace = namespace
         self.manager = manager
+        self.mark = ""
+        """The change set of what is written next."""
+        self._marks = marks
         self.obj: Object | None = None
         self.conflict = ""
         """Who else owns what would be changed, in words; as of the last `about`."""
@@ -87,7 +92,7 @@ class LiveObject:
         obj = self.obj if obj is None else obj
         assert obj is not None
         found: Object = view(declared, obj, fields_of(obj), fields_of(obj, self.manager))
-        return found
+        return unmarked(found, declared) if self._marks else found
 
     async def _ask(self, declared: Object, found: Object) -> tuple[Object, str]:
         conflict = ""
@@ -147,8 +152,12 @@ class LiveObject:
         return made
 
     async def _apply(self, declared: Object, *, force: bool = False, dry_run: bool = False) -> Object:
+        metadata = declared["metadata"]
         if self.obj is not None:
-            declared = {**declared, "metadata": {**declared["metadata"], "uid": self.uid}}
+            metadata = {**metadata, "uid": self.uid}
+        if self.mark and not dry_run:
+            metadata = {**metadata, "annotations": {CHANGE_SET: self.mark, **(metadata.get("annotations") or {})}}
+        declared = {**declared, "metadata": metadata}
         return await self.kind.apply(
             declared, field_manager=self.manager, force=force, dry_run=dry_run, namespace=self.namespace
         )
@@ -178,6 +187,17 @@ class LiveObject:
         raise TimeoutError(f"it is being deleted, and still held by {held or 'its grace'}")
 
 
+def unmarked(found: Object, declared: Mapping[str, Any]) -> Object:
+    """What was found, without the note of a change set that is not declared."""
+    notes = (found.get("metadata") or {}).get("annotations") or {}
+    if CHANGE_SET not in notes or CHANGE_SET in ((declared.get("metadata") or {}).get("annotations") or {}):
+        return found
+    metadata = {name: value for name, value in found["metadata"].items() if name != "annotations"}
+    if left := {name: value for name, value in notes.items() if name != CHANGE_SET}:
+        metadata["annotations"] = left
+    return {**found, "metadata": metadata}
+
+
 def is_secret(obj: Mapping[str, Any]) -> bool:
     """Whether its data is for nobody's eyes."""
     return obj.get("kind") == "Secret" and obj.get("apiVersion") == "v1"
@@ -195,7 +215,7 @@ def _told(error: ApiError) -> Exception:
     """What a refusal means: others were faster, nothing was done, or nobody knows."""
     if error.code in (404, 409):
         return Moved(error.message)
-    return Refused(error.message) if error.code < 500 else Unreachable(error.message)
+    return Refused(error.message) if error.code < 500 else error
 
 
 def _conflict(error: ApiError) -> str:

@@ -34,7 +34,7 @@ class Parent:
     declared: dict[Child, Key] = field(default_factory=dict)
     waiting: int = 0  # those whose stage has not come
     problem: str = ""
-    patient_until: float = 0.0  # before that nobody is told that it is not done yet
+    composed_at: float = 0.0  # on the clock of the event loop
 
 
 def parent_status(

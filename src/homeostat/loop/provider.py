@@ -129,6 +129,8 @@ class Provider(Generic[SpecT, StateT]):
     """Fields of the status that others write, or the provider itself does: the loop leaves them as they are."""
     journaled: ClassVar[bool] = True
     """Whether an action is written down before it is begun. Not where it is one write to the declaration itself: that is done or not."""
+    controller: ClassVar[type[Any] | None] = None
+    """A `loop.controller.Controller` of its own, for a kind that can be looked at in a cheaper way; None: the usual one."""
 
     def __init_subclass__(
         cls,

@@ -183,7 +183,7 @@ class WorkQueue(Generic[K]):
     def add_after(self, key: K, seconds: float, priority: Priority = Priority.HINT) -> None:
         """Has a key looked at in so many seconds. Of two such wishes for a key the sooner counts.
 
-        An `add` in between does not undo it: the key is then looked at twice.
+        An `add` in between does not undo it: the key is then looked at twice, unless `not_later` is said.
         """
         if self._closed:
             return
@@ -194,6 +194,10 @@ class WorkQueue(Generic[K]):
         if planned is None or when < planned.when:
             self._later.set(key, when, priority)
             self._arm(when)
+
+    def not_later(self, key: K) -> None:
+        """Takes back the wish to have a key looked at later; no harm where there is none."""
+        self._later.cancel(key)
 
     def retry(self, key: K, *, backoff: Backoff | None = None, at_least: float = 0.0) -> float:
         """Says of a key in work that it failed: it comes again after a wait, whose seconds are returned.

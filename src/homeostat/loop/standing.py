@@ -27,7 +27,7 @@ def judged(ready: str, reason: str, degraded: bool) -> Standing:
         return Standing.CONVERGED
     if ready == "Unknown":
         return Standing.UNKNOWN
-    if reason == "Held":
+    if reason in ("Held", "ObjectsHeld"):  # the second is a Sync's
         return Standing.HELD
     return Standing.DEGRADED if degraded else Standing.PROGRESSING
 

@@ -28,7 +28,11 @@ def take_stock(fleet: Fleet, controller: Controller, seen: Seen) -> None:
     if isinstance(state, Absent):
         fleet.observed.pop(seen.ref, None)
     elif not isinstance(state, Unknown):
-        fleet.observed[seen.ref] = _thing(controller, seen, _facts(controller, seen, state))
+        thing = _thing(controller, seen, _facts(controller, seen, state))
+        if seen.diff and (known := fleet.observed.get(seen.ref)) is not None:
+            # What is declared anew is no fact yet: else each invariant about it would be broken before its plan is judged.
+            thing |= {"metadata": known["metadata"], "spec": known["spec"]}
+        fleet.observed[seen.ref] = thing
     elif seen.ref not in fleet.observed and seen.record.last_applied is not None:
         fleet.observed[seen.ref] = _thing(controller, seen, seen.record.last_applied)
 

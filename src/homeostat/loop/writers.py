@@ -17,8 +17,8 @@ class Writers:
 
     def __init__(self, managed_fields: Iterable[Mapping[str, Any]], root: Path = ()) -> None:
         self._root = root
-        known = [entry for entry in managed_fields if isinstance(entry.get("fieldsV1"), Mapping)]
-        self._entries = sorted(known, key=lambda entry: str(entry.get("time") or ""), reverse=True)
+        known = [entry for entry in managed_fields if isinstance(entry.get("fieldsV1"), dict)]
+        self._entries = sorted(known, key=_time, reverse=True) if len(known) > 1 else known
 
     def of(self, path: Path, besides: Collection[str] = ()) -> Who | None:
         """Who last wrote the field, or something below it; None where nobody is known. `besides` leaves managers out.
@@ -34,12 +34,16 @@ class Writers:
         return None
 
 
+def _time(entry: Mapping[str, Any]) -> str:
+    return str(entry.get("time") or "")
+
+
 def _owns(fields: Mapping[str, Any], steps: list[str]) -> bool:
     for depth, step in enumerate(steps):
         if not fields:
             return depth > 0  # what lies above is owned as a whole
         below = fields.get(step)
-        if not isinstance(below, Mapping):
+        if not isinstance(below, dict):
             return False
         fields = below
     return True

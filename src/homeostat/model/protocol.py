@@ -37,6 +37,9 @@ FINALIZER = "homeostat.dev/cleanup"
 
 HOST = "homeostat.dev/host"
 """Annotation of a definition: `"true"` where its objects have something run or written on the host."""
+HELD_BY = "homeostat.dev/held-by"
+"""Annotation of a definition: the field of the status by which its objects are held. A write of the status with something in that field puts
+our finalizer on as well; other servers do not know it, and there the loop does so by a write of its own."""
 CHILD_KINDS = "homeostat.dev/child-kinds"
 """Annotation of a definition whose objects are composed of others: every kind that those were ever of. The loop that composes them takes
 them away as well, under its guards, when a parent is gone; garbage collection leaves them to it."""

@@ -13,15 +13,16 @@ from homeostat.loop.compose import applied_by
 from homeostat.loop.controller import MANAGER, Controller, Seen
 from homeostat.loop.declarations import Object
 from homeostat.loop.definitions import define
-from homeostat.loop.diff import NOTHING
-from homeostat.loop.fleet import Op, Ref
-from homeostat.loop.live import masked
+from homeostat.loop.diff import NOTHING, Diff
+from homeostat.loop.fleet import Cause, Op, Ref
+from homeostat.loop.live import masked, unmarked
 from homeostat.loop.observation import Absent, Observation
 from homeostat.loop.parents import child_is, ready_status
 from homeostat.loop.provider import current
 from homeostat.loop.record import Intent, Record
 from homeostat.model.clock import Clock
 from homeostat.model.kinds import crd_for
+from homeostat.model.protocol import CHANGE_SET
 from homeostat.sources.kinds import GIT_SOURCE
 from homeostat.sources.preparing import is_mine
 from homeostat.sources.returning import Returning
@@ -43,6 +44,7 @@ class SyncController(Controller):
         self.name = f"children.{sync.info.name}"
         self.listener = Returning(client, self.synced)
         self.children.is_kept = self._is_kept
+        self.children.mark_of = self._mark_of
         sync.running = self.synced
 
     async def define(self) -> None:
@@ -55,6 +57,15 @@ class SyncController(Controller):
 
     def _is_kept(self, ref: Ref) -> bool:
         return ref.name.partition("/")[0] in self.synced.holdings.kept
+
+    def _mark_of(self, ref: Ref, diff: Diff) -> str:
+        """The commit as what an object is written. What is only put right again stays that of the commit which declared it."""
+        live, declared = self.children.live(ref).obj, self.synced.declared.get(Key(ref.namespace, ref.name))
+        if live is not None and diff.cause is Cause.DRIFT:
+            notes = applied_by(live, self._manager).get("metadata", {}).get("annotations") or {}
+            if CHANGE_SET in notes:
+                return str(notes[CHANGE_SET])
+        return str(declared["metadata"]["annotations"].get(CHANGE_SET, "")) if declared is not None else ""
 
     async def look(self, obj: Object) -> Seen:
         await asyncio.sleep(
@@ -74,7 +85,7 @@ class SyncController(Controller):
             return None
         if record.last_applied is not None and record.identity == identity:
             return record.last_applied
-        return {"manifest": masked(applied_by(obj, self._manager), ref.uid)}
+        return {"manifest": masked(unmarked(applied_by(obj, self._manager), {}), ref.uid)}
 
     async def hold_on(self, obj: Object) -> Object:
         return obj
@@ -120,7 +131,8 @@ class SyncController(Controller):
         return ready_status(seen.obj["metadata"]["generation"], seen.declared, seen.identity)
 
     def settled(self, key: Key, obj: Object, seen: Seen) -> None:
-        """Its state was noted when its status was written."""
+        """Its state was noted when its status was written; the object itself is read again when it is looked at again."""
+        self.children.live(seen.ref).obj = None
 
     async def write_status(self, obj: Object, status: Mapping[str, Any], *, unmoved: bool = False) -> Object:
         key = _key(obj)

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 from homeostat.client import Key
 from homeostat.loop.compose import Child
 from homeostat.loop.declarations import ADOPT, Object
-from homeostat.loop.fleet import Ref
+from homeostat.loop.inmemory import InMemory, Verified
 from homeostat.loop.parents import child_is, going
 from homeostat.model.clock import Clock
-from homeostat.model.errors import conflict, not_found
 from homeostat.model.protocol import CHANGE_SET, DELETION_CHANGE_SET
 from homeostat.sources.kinds import GROUP
-
-
-class Verified(NamedTuple):
-    """Of which very object, in which state, it was last seen that it is as declared."""
-
-    uid: str
-    revision: str
 
 
 class By(NamedTuple):
@@ -33,72 +25,23 @@ class By(NamedTuple):
     """The Sync's word about what exists and is not its own."""
 
 
-class Declared:
+class Declared(InMemory):
     """All that is declared by commits. `kind` is how it is named in the ledger.
 
     `told` hears of each new status: the Sync, which of its objects, and whether that is Ready, or gone, and so nothing to wait for.
     """
 
     def __init__(self, kind: str, clock: Clock, told: Callable[[Key, Child, bool], None]) -> None:
-        self._kind = kind
+        super().__init__(kind, GROUP)
         self._clock = clock
         self._told = told
-        self._objects: dict[Key, Object] = {}
         self._of: dict[Key, tuple[Key, Child]] = {}
         self._by_sync: dict[Key, dict[Child, Key]] = {}
-        self._verified: dict[Key, Verified] = {}
-        self._handlers: list[Callable[[Key], None]] = []
-        self._revision = 0
 
     # For the engine
 
-    def get(self, key: Key) -> Object | None:
-        return self._objects.get(key)
-
-    def mark(self, key: Key) -> Hashable:
-        obj = self._objects.get(key)
-        if obj is None:
-            return None
-        metadata = obj["metadata"]
-        return (metadata["uid"], metadata["generation"], going(obj), metadata["annotations"].get(ADOPT))
-
-    def revision(self, key: Key) -> str:
-        obj = self._objects.get(key)
-        return "" if obj is None else str(obj["metadata"]["resourceVersion"])
-
-    def all(self) -> list[Key]:
-        return list(self._objects)
-
-    def subscribe(self, handler: Callable[[Key], None]) -> Callable[[], None]:
-        self._handlers.append(handler)
-        return lambda: self._handlers.remove(handler)
-
-    def _tell(self, key: Key) -> None:
-        for handler in tuple(self._handlers):
-            handler(key)
-
-    def ref_of(self, obj: Object) -> Ref:
-        """How it is named in the ledger."""
-        metadata = obj["metadata"]
-        return Ref(self._kind, metadata["namespace"], metadata["name"], metadata["uid"])
-
-    def put_status(self, key: Key, status: Mapping[str, Any], revision: str = "") -> Object:
-        """Keeps a status; the Sync is told. `revision`: refused where it was declared anew since."""
-        obj = self._objects.get(key)
-        if obj is None:
-            raise not_found(GROUP, "children", key.name)
-        if revision and obj["metadata"]["resourceVersion"] != revision:
-            raise conflict(GROUP, "children", key.name, "it was written to")
-        kept = {name: value for name, value in status.items() if value is not None}
-        if kept == obj.get("status"):
-            return obj
-        changed = self._objects[key] = {**obj, "metadata": self._next(obj["metadata"]), "status": kept}
-        self._told(*self._of[key], child_is(changed, "Ready"))
-        return changed
-
-    def verified(self, key: Key, uid: str, revision: str) -> None:
-        """It is as declared, and this is the object that was seen to be so."""
-        self._verified[key] = Verified(uid, revision)
+    def _status_changed(self, key: Key, obj: Object) -> None:
+        self._told(*self._of[key], child_is(obj, "Ready"))
 
     def seen(self, key: Key) -> Verified | None:
         """In which state it was last seen to be as declared."""
@@ -176,7 +119,3 @@ class Declared:
             self._of.pop(key, None)
             self._verified.pop(key, None)
             self._tell(key)
-
-    def _next(self, metadata: Object) -> Object:
-        self._revision += 1
-        return {**metadata, "resourceVersion": str(self._revision)}

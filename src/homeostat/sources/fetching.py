@@ -290,7 +290,9 @@ class Sources:
         good = not state.problem
         message = state.problem or f"{state.shown} is at {state.commit[:12]}"
         if state.problem and state.commit:
-            message += f"; {state.commit[:12]} still counts, and nothing is changed or deleted"
+            short = state.commit[:12]
+            kept = "what was applied of it stays" if f"commit {short} " in state.problem else f"{short} still counts"
+            message += f"; {kept}, and nothing is changed or deleted"
         set_condition(
             said, "Ready", "True" if good else "False" if state.commit or state.reason != "FetchFailed" else "Unknown",
             now=self._clock.timestamp(), reason=state.reason or "Fetched", message=message, observed_generation=generation,

@@ -6,6 +6,7 @@ It gets the files of the commit in a directory of its own, and neither the netwo
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -50,14 +51,23 @@ def build(trees: Trees, files: Sequence[File], below: str) -> str:
         except OSError as error:
             raise RenderError(f"kustomize cannot be run: {error.strerror}", below) from None
         if done.returncode != 0:
-            said = done.stderr.decode(errors="replace").replace(f"{root}/files/", "").strip()
+            said = reason_of(done.stderr.decode(errors="replace").replace(f"{root}/files/", ""))
             raise RenderError(
-                f"kustomize: {said[-2000:].removeprefix('error: ').removeprefix('Error: ')}",
+                f"kustomize: {said[-2000:]}",
                 f"{below.strip('/')}/{NAMES[0]}".lstrip("/"),
             )
         if os.path.getsize(root / "out") > MOST_OUTPUT:
             raise RenderError(f"kustomize gives more than {MOST_OUTPUT // 2**20} MiB", below)
         return (root / "out").read_text()
+
+
+def reason_of(text: str) -> str:
+    """What kustomize says is wrong: without its warnings, and without the time and process that kubectl puts before it."""
+    lines = [line for line in text.strip().splitlines() if not line.startswith("# Warning")]
+    said = "\n".join(lines).strip()
+    if logged := re.fullmatch(r'E\d{4} [\d:.]+ +\d+ \S+\] "[^"]*" err="(.*)"', said, re.DOTALL):
+        said = logged[1].replace('\\"', '"')
+    return said.removeprefix("error: ").removeprefix("Error: ")
 
 
 def _program() -> list[str]:

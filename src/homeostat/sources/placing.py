@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from homeostat.client import Key, Packed
 from homeostat.loop.compose import Child, applied_by, removals
+from homeostat.loop.live import unmarked
 from homeostat.sources.declared import By, Declared
 from homeostat.sources.files import RenderError
 from homeostat.sources.holdings import Holdings, NotYet
@@ -128,7 +129,7 @@ class Placing:
 
     def _as_it_is(self, live: Object) -> Object:
         """An object as we once declared it."""
-        ours = applied_by(live, self._manager)
+        ours = unmarked(applied_by(live, self._manager), {})
         names = {name: live["metadata"][name] for name in ("name", "namespace") if name in live["metadata"]}
         return {
             **ours,

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from homeostat.client import Client, Key
 from homeostat.loop.applied import fields_of, view
 from homeostat.loop.compose import Child
+from homeostat.loop.live import unmarked
 from homeostat.model.errors import ApiError
 from homeostat.sources.files import RenderError
 from homeostat.sources.goals import SHORT
@@ -192,7 +193,7 @@ class Readying:
         """Whether an object is as wanted already, by all that was heard of it."""
         if not is_mine(live, manifest["metadata"]["labels"][SYNC_LABEL], self._manager):
             return False
-        return bool(view(manifest, live, fields_of(live), fields_of(live, self._manager)) == manifest)
+        return bool(unmarked(view(manifest, live, fields_of(live), fields_of(live, self._manager)), manifest) == manifest)
 
 
 def claimed_twice(manifest: Manifest, child: Child, other: Key, mine: Key) -> RenderError:

@@ -36,7 +36,7 @@ from homeostat.sources.placing import Placing
 from homeostat.sources.preparing import Home, Prepared
 from homeostat.sources.readying import Mark, Readied, Readying, refusal
 from homeostat.sources.repository import GitFailure
-from homeostat.sources.status import Standing, conditions_of, inventory_of, refused_of, remembered
+from homeostat.sources.status import Standing, conditions_of, inventory_of, open_of, refused_of, remembered
 from homeostat.sources.webhook import Webhooks
 from homeostat.sources.writeback import WriteBack
 
@@ -451,12 +451,11 @@ class Synced:
         standing = Standing(len(declared) - len(leaving), late, leaving, way.waiting, at)
         status["conditions"] = conditions_of(obj, way.goal, way.problem, standing, now)
         status["objects"] = {"desired": len(wanted), "ready": ready, "waiting": way.waiting, "leaving": len(leaving)}
+        status["open"] = open_of([*late, *leaving], self.holdings.kept)
         if prepared is not None and ready == len(wanted) and not leaving and not way.waiting:
             kinds = (before.get("inventory") or {}).get("kinds") or ()
-            if (before.get("commit"), before.get("changeSet")) != (
-                at,
-                prepared.change_set,
-            ) or "counts" not in before.get("inventory", {}):
+            known = (before.get("commit"), before.get("changeSet")) == (at, prepared.change_set)
+            if not known or "counts" not in before.get("inventory", {}):
                 status |= {
                     "commit": at,
                     "changeSet": prepared.change_set,

@@ -6,14 +6,16 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from homeostat.client import Client, Informer, Key, Unreachable
 from homeostat.client.kinds import Kind, served_kinds
 from homeostat.guards.policy import GROUP, KIND, VERSION
-from homeostat.model.clock import Clock
+from homeostat.model.clock import Clock, parse_time
 from homeostat.model.errors import ApiError
 from homeostat.web.gpu import GpuBoard
+from homeostat.web.record import Family, Record
 from homeostat.web.series import EVERY_SECONDS, Series
 from homeostat.web.standing import Resource
 from homeostat.web.tally import Tally
@@ -30,15 +32,19 @@ FIGURES = ("size", "drifted", "unknown", "acted", "halts")
 class Board:
     """`start` it and `stop` it with the server. Who wants rows says so with `viewing`."""
 
-    def __init__(self, client: Client, clock: Clock) -> None:
+    def __init__(self, client: Client, clock: Clock, record: Path | None = None) -> None:
         self._client = client
         self._clock = clock
         self.policies: Informer[dict[str, Any]] = client.kind(f"{GROUP}/{VERSION}", KIND).informer()
         self.kinds: dict[str, Kind] = {}
         self.rows: dict[str, Informer[Resource]] = {}
         self.tallies: dict[str, Tally] = {}
-        self.series: dict[str, Series] = {}
         self.waves = Waves()
+        self._policies = Family(FIGURES)
+        self._peaks: dict[str, dict[str, float]] = {}
+        """By policy: the most of each figure since the last sample."""
+        self._sampled = 0.0
+        self._sooner = asyncio.Event()
         self._definitions: Informer[dict[str, Any]] = client.kind(*DEFINITIONS).informer()
         self._listeners: set[Callable[[str, Key | None], None]] = set()
         self._viewers = 0
@@ -46,6 +52,12 @@ class Board:
         self._closing: asyncio.TimerHandle | None = None
         self._learning = asyncio.Event()
         self.gpu = GpuBoard(client, clock, self)
+        self._record = Record(record, {"policies": self._policies, "tenants": self.gpu.tenants})
+
+    @property
+    def series(self) -> dict[str, Series]:
+        """By policy, how its figures went in the last day."""
+        return self._policies.series
 
     # Its life
 
@@ -74,18 +86,32 @@ class Board:
         policy = self.policies.get(key.name, key.namespace)
         if policy is not None:
             self.waves.note(policy)
+            self._peak(policy)
         self._tell(KIND, key)
+
+    def _peak(self, policy: Mapping[str, Any]) -> dict[str, float]:
+        now, name = figures_of(policy, self._sampled), policy["metadata"]["name"]
+        before = self._peaks.get(name, now)
+        found = self._peaks[name] = {figure: max(value, before[figure]) for figure, value in now.items()}
+        return found
 
     async def _sample(self) -> None:
         await self.policies.wait_synced()
+        self._record.restore(self._clock.now())
         while True:
             now = self._clock.now()
-            for policy in self.policies.all():
-                self._series(policy["metadata"]["name"]).add(now, figures_of(policy))
-            await asyncio.sleep(EVERY_SECONDS)
+            found = {policy["metadata"]["name"]: self._peak(policy) for policy in self.policies.all()}
+            self._peaks, self._sampled = {}, now
+            tenants = self.gpu.sample()
+            self._record.add(now, {"policies": found} | ({} if tenants is None else {"tenants": tenants}))
+            self._sooner.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(EVERY_SECONDS):
+                    await self._sooner.wait()
 
-    def _series(self, policy: str) -> Series:
-        return self.series.setdefault(policy, Series(FIGURES))
+    def sample_soon(self) -> None:
+        """There is something new to take samples of."""
+        self._sooner.set()
 
     # Kinds come and go
 
@@ -135,29 +161,51 @@ class Board:
 
     # Who looks
 
+    @property
+    def looked_at(self) -> bool:
+        """Whether somebody looks at any of it now."""
+        return self._viewers > 0
+
     def expect(self) -> None:
         """Somebody is about to look: rows are asked for now, so that they are there by then; where nobody comes, they go again."""
-        if not self._viewers and self._closing is None and self.kinds:
+        self.gpu.expect()
+        if not self._viewers and self.kinds:
             self._follow()
-            self._closing = asyncio.get_running_loop().call_later(LINGER_SECONDS, self._close)
+            self._linger()
 
     @contextlib.asynccontextmanager
-    async def viewing(self) -> AsyncIterator[None]:
-        """While in here, rows of all kinds are kept; they are there when it begins."""
+    async def viewing(self, wait: bool = True) -> AsyncIterator[None]:
+        """While in here, rows of all kinds are kept; they are there when it begins, or (without `wait`) once it is `synced`."""
         self._viewers += 1
         if self._closing is not None:
             self._closing.cancel()
             self._closing = None
-        if not self.kinds:
-            await self.learn()
-        self._follow()
         try:
-            await asyncio.gather(*(informer.wait_synced() for informer in tuple(self.rows.values())))
+            if not self.kinds:
+                await self.learn()
+            self._follow()
+            if wait:
+                await self.wait_synced()
             yield
         finally:
             self._viewers -= 1
             if not self._viewers:
-                self._closing = asyncio.get_running_loop().call_later(LINGER_SECONDS, self._close)
+                self._linger()
+
+    def _linger(self) -> None:
+        if self._closing is not None:
+            self._closing.cancel()
+        self._closing = asyncio.get_running_loop().call_later(LINGER_SECONDS, self._close)
+
+    @property
+    def synced(self) -> bool:
+        """Whether the rows of all kinds are there."""
+        return all(informer.synced for informer in self.rows.values())
+
+    async def wait_synced(self) -> None:
+        """Waits for the rows of all kinds; what there is of GPUs is read when these are there."""
+        await asyncio.gather(*(informer.wait_synced() for informer in tuple(self.rows.values())))
+        self.gpu.expect()
 
     def _close(self) -> None:
         self._closing = None
@@ -180,13 +228,14 @@ class Board:
             heard(kind, key)
 
 
-def figures_of(policy: Mapping[str, Any]) -> dict[str, float]:
-    """What a policy says of its fleet, for the record."""
+def figures_of(policy: Mapping[str, Any], since: float = 0.0) -> dict[str, float]:
+    """What a policy says of its fleet, for the record; of waves that are over, those that began after a moment."""
     status = policy.get("status") or {}
+    past = [wave for wave in status.get("pastWaves") or () if parse_time(wave["started"]) >= since] if since else []
     return {
         "size": status.get("fleetSize", 0),
         "drifted": status.get("drifted", 0),
         "unknown": status.get("unknown", 0),
-        "acted": max((wave["members"] for wave in status.get("waves") or ()), default=0),
+        "acted": max((wave["members"] for wave in (*past, *(status.get("waves") or ()))), default=0),
         "halts": len(status.get("halts") or ()),
     }

@@ -1,7 +1,7 @@
 """What the governor's own functions say of the GPUs, again and again while somebody looks. It needs numpy: import it late.
 
-Watches feed it; reading and deciding are done in a thread, so that the server goes on answering, and no oftener than keeps most of a
-core free.
+Watches feed it. What changed on a node is told at once, for it costs that node alone; deciding costs the fleet, so it is done in a
+thread, where something changed that decisions are made from, and no oftener than leaves most of a core to others.
 """
 
 from __future__ import annotations
@@ -9,57 +9,75 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
+
+import orjson
 
 from homeostat.client import Client, Informer, Key, Packed
 from homeostat.gpu.controller.notes import NAME
-from homeostat.gpu.kinds import POLICY
+from homeostat.gpu.kinds import NODE, POLICY, TENANT, WORKLOAD
 from homeostat.gpu.objects import Reader
 from homeostat.insight import gpu, gpu_view
 from homeostat.insight.gpu import Facts, Object
 from homeostat.loop.election import NAMESPACE
 from homeostat.model.clock import Clock
+from homeostat.web.racks import Racks
 
 log = logging.getLogger("homeostat.web")
 
-PACE_SECONDS = 0.25
-SHARE = 4
-"""After a judgement it rests so many times as long as that took."""
+FEED_SECONDS = 0.05
+"""What changes within so long is taken together."""
+PACE_SECONDS = 0.1
+SHARE = 2
+"""After a decision it rests so many times as long as that took of a processor."""
 QUIET_SECONDS = 5.0
-"""It is judged again though nothing changed: time itself makes nodes lost, and waits longer."""
+"""It is decided again though nothing of weight changed: time itself makes nodes lost, and waits longer."""
+SLICE = 200
+"""So many objects are taken in before others have their turn."""
 LIMIT = 1000
 """Rows of a list that are told; more than that nobody reads."""
-NOTEBOOK = "ConfigMap"
-POLICIES = "GpuPolicy"
+NOTEBOOK, LEASE = "ConfigMap", "Lease"
+LIGHT = frozenset((NODE.kind, LEASE, NOTEBOOK))
+"""Kinds that change all the time, mostly in what no decision hangs on."""
 
-Changes = list[tuple[str, Key, Packed | None]]
+Change = tuple[str, Object | None, Object | None]
+"""A kind, and an object as it was and as it is; None: it is not there."""
+
+
+class Part(NamedTuple):
+    """A part of the page, and the bytes of it that all viewers get."""
+
+    value: Any
+    line: bytes
 
 
 class Judge:
-    """`start` it, wait for `judged`, and `stop` it."""
+    """`start` it, wait for `judged`, and `stop` it. Nothing is decided while nobody listens."""
 
     def __init__(self, client: Client, clock: Clock, guards: Informer[Object]) -> None:
         self._clock, self._guards = clock, guards
         kinds = {info.kind: client.kind(info.api_version, info.kind, Packed).informer() for info in (*gpu.READ, POLICY)}
-        kinds["Lease"] = client.kind(*gpu.LEASES, Packed).informer(namespace=NAMESPACE)
+        kinds[LEASE] = client.kind(*gpu.LEASES, Packed).informer(namespace=NAMESPACE)
         kinds[NOTEBOOK] = client.kind("v1", "ConfigMap", Packed).informer(namespace=NAMESPACE, fields=f"metadata.name={NAME}")
         self._informers = kinds
         self._known: dict[str, dict[Key, Object]] = {kind: {} for kind in kinds}
         self._reader = Reader()
         self._waiting: dict[tuple[str, Key], None] = {}
-        self._changed, self._first = asyncio.Event(), asyncio.Event()
+        self._unread: dict[tuple[str, Key], Object | None] = {}
+        """What the reader has not read yet: as it read it last."""
+        self._heard, self._grave, self._fed = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._wanted, self._first = asyncio.Event(), asyncio.Event()
         self._listeners: set[Callable[[], None]] = set()
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self.racks = Racks()
         self.facts: Facts | None = None
-        """The last judgement; None where none could be made: `problem` says why."""
+        """What was decided on last; None where nothing could be: `problem` says why."""
         self.problem = ""
-        self.nodes: dict[str, dict[str, Any]] = {}
-        """By name, small; what has not changed is the same object as before."""
-        self.tenants: list[dict[str, Any]] = []
-        self.parts: dict[str, Any] = {}
-        """All else, for those who see everything; see `parts_of`."""
+        self.parts: dict[str, Part] = {}
+        """All but the nodes, as those get it who see everything; what has not changed is the same object as before."""
         self.figures: dict[str, dict[str, float]] = {}
         """By tenant: GPUs of all types that it uses, has as its own, and is entitled to by its weight."""
 
@@ -67,23 +85,29 @@ class Judge:
         for kind, informer in self._informers.items():
             informer.subscribe(self._hearer(kind))
             informer.start()
-        self._task = asyncio.get_running_loop().create_task(self._run(), name="gpu judging")
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(self._feed(), name="gpu judge reads"), loop.create_task(self._decide(), name="gpu judge decides")]
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         for informer in self._informers.values():
             await informer.stop()
 
     async def judged(self) -> None:
-        """Waits for the first judgement."""
+        """Waits for a decision on what is so now, where the last is of a time at which somebody else looked."""
+        if not self._wanted.is_set():
+            self._first.clear()
+            self._grave.set()
+            self._wanted.set()
         await self._first.wait()
 
     @contextlib.contextmanager
     def listening(self, heard: Callable[[], None]) -> Iterator[None]:
-        """Calls `heard` after each judgement."""
+        """Calls `heard` whenever something changed."""
         self._listeners.add(heard)
+        self._wanted.set()
         try:
             yield
         finally:
@@ -92,76 +116,141 @@ class Judge:
     def _hearer(self, kind: str) -> Callable[[Key], None]:
         def heard(key: Key) -> None:
             self._waiting[kind, key] = None
-            self._changed.set()
+            self._heard.set()
 
         return heard
 
-    async def _run(self) -> None:
+    def _tell(self) -> None:
+        for heard in tuple(self._listeners):
+            heard()
+
+    # Taking in what changed
+
+    async def _feed(self) -> None:
         await asyncio.gather(*(informer.wait_synced() for informer in self._informers.values()))
-        loop = asyncio.get_running_loop()
         for kind, informer in self._informers.items():
             self._waiting |= dict.fromkeys((kind, packed.key) for packed in informer.all())
         while True:
-            begun = loop.time()
-            try:
-                await self._turn()
-            except Exception:
-                log.exception("the GPUs could not be judged")
-                self.facts, self.problem = None, "the GPUs could not be judged; the server's log says why"
-            self._first.set()
-            for heard in tuple(self._listeners):
-                heard()
-            await asyncio.sleep(max(PACE_SECONDS, SHARE * (loop.time() - begun)))
+            self._heard.clear()
+            keys, self._waiting = list(self._waiting), {}
+            version = self.racks.version
+            for start in range(0, len(keys), SLICE):
+                await self._take(keys[start : start + SLICE])
+            await self._settle()
+            if self.racks.version != version:
+                self._tell()
+            self._fed.set()
+            await asyncio.sleep(FEED_SECONDS)
+            await self._heard.wait()
+
+    async def _take(self, keys: list[tuple[str, Key]]) -> None:
+        found = [(kind, key, self._informers[kind].get(key.name, key.namespace)) for kind, key in keys]
+        packs = [packed for _, _, packed in found]
+        objects = _loaded(packs) if len(packs) < SLICE else await asyncio.to_thread(_loaded, packs)
+        for (kind, key, _), obj in zip(found, objects, strict=True):
+            before = self._known[kind].pop(key, None)
+            self._unread.setdefault((kind, key), before)
+            if obj is not None:
+                self._known[kind][key] = obj
+                obj["metadata"].pop("managedFields", None)  # nobody reads them here, and they are the larger part
+            if kind == NODE.kind:
+                self.racks.put_node(key.name, obj)
+            elif kind == WORKLOAD.kind:
+                self.racks.put_workload(key, obj)
+        if any(kind not in LIGHT for kind, _ in keys):
+            self._grave.set()
+
+    async def _settle(self) -> None:
+        while self.racks.stale:
+            if self.racks.settle(SLICE):
+                self._grave.set()
+            await asyncio.sleep(0)
+
+    # Deciding
+
+    async def _decide(self) -> None:
+        await self._fed.wait()
+        while True:
+            await self._wanted.wait()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(QUIET_SECONDS):
-                    await self._changed.wait()
+                    await self._grave.wait()
+            self._grave.clear()
+            try:
+                cost = await self._turn()
+            except Exception:
+                log.exception("the GPUs could not be judged")
+                self.facts, self.problem, cost = None, "the GPUs could not be judged; the server's log says why", PACE_SECONDS
+            self._first.set()
+            self._tell()
+            if not self._listeners:
+                self._wanted.clear()
+            await asyncio.sleep(max(PACE_SECONDS, SHARE * cost))
 
-    async def _turn(self) -> None:
-        self._changed.clear()
-        keys, self._waiting = list(self._waiting), {}
-        changes = [(kind, key, self._informers[kind].get(key.name, key.namespace)) for kind, key in keys]
+    async def _turn(self) -> float:
+        """Decides, and gives the seconds of a processor that it took."""
+        unread: list[Change] = [(kind, before, self._known[kind].get(key)) for (kind, key), before in self._unread.items()]
+        self._unread = {}
+        known = {kind: list(objects.values()) for kind, objects in self._known.items()}
         guards = self._guards.all() if self._guards.synced else []
         try:
-            self.facts = await asyncio.to_thread(self._judge, changes, guards, self._clock.now())
-            self.problem = ""
+            self.facts, lost, cost = await asyncio.to_thread(self._judge, unread, known, guards, self._clock.now())
         except gpu.NoGpus as error:
             self.facts, self.problem = None, str(error)
+            return PACE_SECONDS
+        self.problem = ""
+        self.racks.put_lost(lost)
+        await self._settle()
+        return cost
 
     # In a thread, while nobody else touches these
 
-    def _judge(self, changes: Changes, guards: list[Object], now: float) -> Facts:
-        notes: list[str] = []
-        for change in changes:
-            self._take(*change, notes)
-        leases = list(self._known["Lease"].values())
+    def _judge(self, unread: list[Change], known: Mapping[str, list[Object]], guards: list[Object], now: float) -> tuple[Facts, dict[str, float | None], float]:
+        begun, notes = time.thread_time(), list[str]()
+        for change in unread:
+            self._read(*change, notes)
+        leases = known[LEASE]
         facts = gpu.facts_of(
             self._reader,
             gpu.clock_of(leases, now),
-            tenants=self._known["Tenant"].values(),
-            nodes=self._known["GpuNode"].values(),
-            workloads=self._known["Workload"].values(),
-            policy=gpu.policy_of(self._known[POLICIES].values(), notes),
-            memory=gpu.memory_of(next(iter(self._known[NOTEBOOK].values()), None), notes),
+            tenants=known[TENANT.kind],
+            nodes=known[NODE.kind],
+            workloads=known[WORKLOAD.kind],
+            policy=gpu.policy_of(known[POLICY.kind], notes),
+            memory=gpu.memory_of(next(iter(known[NOTEBOOK]), None), notes),
             halts=gpu.halts_of(guards),
             notes=[*notes, *gpu.loop_notes(leases, now)],
         )
-        rows = {row["node"]: small(row, facts.now) for row in gpu_view.nodes(facts)}
-        self.nodes = {name: self.nodes[name] if self.nodes.get(name) == row else row for name, row in rows.items()}
-        self.tenants, self.parts = gpu_view.tenants(facts), parts_of(facts)
-        self.figures = figures_of(self.tenants, gpu_view.entitlements(facts))
-        return facts
+        tenants = gpu_view.tenants(facts)
+        self.figures = figures_of(tenants, gpu_view.entitlements(facts))
+        parts = parts_of(facts) | {
+            "notes": facts.notes[:20],
+            "preemptions": gpu_view.preemptions(facts),
+            "waiting": len(facts.plan.pending),
+            "empty": gpu_view.empty_nodes(facts)[:LIMIT],
+            "halts": facts.halts,
+            "tenants": [_tenant(row, facts.tenants[row["tenant"]], self.figures[row["tenant"]]) for row in tenants],
+        }
+        self.parts = {name: self._part(name, value) for name, value in parts.items()}
+        silent = gpu_view.silence(facts)
+        lost = {name: facts.now - silent[name] if name in silent else None for name in gpu_view.lost_nodes(facts)}
+        return facts, lost, time.thread_time() - begun
 
-    def _take(self, kind: str, key: Key, packed: Packed | None, notes: list[str]) -> None:
-        before, obj = self._known[kind].pop(key, None), None
-        if packed is not None:
-            obj = self._known[kind][key] = packed.load()
-            obj["metadata"].pop("managedFields", None)  # nobody reads them here, and they are the larger part
-        if kind in (POLICIES, NOTEBOOK):
+    def _part(self, name: str, value: Any) -> Part:
+        before = self.parts.get(name)
+        return before if before is not None and before.value == value else Part(value, orjson.dumps(value))
+
+    def _read(self, kind: str, before: Object | None, obj: Object | None, notes: list[str]) -> None:
+        if kind in (POLICY.kind, NOTEBOOK):
             return
         if before is not None and (obj is None or obj["metadata"]["uid"] != before["metadata"]["uid"]):
             self._reader.remove({**before, "kind": kind})
         if obj is not None:
             gpu.put(self._reader, kind, obj, notes)
+
+
+def _loaded(packs: list[Packed | None]) -> list[Object | None]:
+    return [None if packed is None else packed.load() for packed in packs]
 
 
 def parts_of(facts: Facts, wanted: gpu_view.Wanted = gpu_view.everything) -> dict[str, Any]:
@@ -189,33 +278,12 @@ def _steady(row: dict[str, Any], now: float) -> dict[str, Any]:
     return {**kept, "since": round(now - waits), "starts": None if starts is None else round((now + starts) / 15) * 15}
 
 
-def small(row: dict[str, Any], now: float) -> dict[str, Any]:
-    """A node as a page gets it: `gpus` are [use in %, health, reason, MiB used, MiB, watts, °C, holders], holders are [workload, tenant,
-    share, whether it leaves]; one of nobody known is ["", "", 1, false]."""
-    found = {
-        "name": row["node"],
-        "model": row["model"],
-        "state": "Lost" if row["lost"] else "Cordoned" if row["cordoned"] and row["stage"] == "Open" else row["stage"],
-        "costPerHour": row["costPerHour"],
-        "gpus": [_small_gpu(gpu) for gpu in row["gpus"]],
+def _tenant(row: dict[str, Any], tenant: Mapping[str, Any], figures: Mapping[str, float]) -> dict[str, Any]:
+    status = tenant.get("status") or {}
+    return {
+        **row,
+        "entitled": figures["entitled"],
+        "gpuHours": round(status.get("gpuHours", 0.0), 2),
+        "cost": round(status.get("cost", 0.0), 2),
+        "slaMisses": status.get("slaMisses", 0),
     }
-    if row["lost"] and row["heardSecondsAgo"] is not None:
-        found["heard"] = round(now - row["heardSecondsAgo"])
-    return found
-
-
-def _small_gpu(gpu: dict[str, Any]) -> list[Any]:
-    holders = [[one["workload"], one["tenant"], one["share"], one["phase"] == "Suspending"] for one in gpu["holders"]]
-    if gpu["unknownProcesses"]:
-        holders.append(["", "", 1, False])
-    use = gpu["utilisation"]
-    return [
-        None if use is None else round(use * 100),
-        gpu["health"],
-        gpu["reason"],
-        gpu["memoryUsedMib"],
-        gpu["memoryMib"],
-        None if gpu["powerWatts"] is None else round(gpu["powerWatts"]),
-        None if gpu["temperature"] is None else round(gpu["temperature"]),
-        holders,
-    ]

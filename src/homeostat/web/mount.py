@@ -19,7 +19,7 @@ class Dashboard:
 
     def __init__(self, server: Server) -> None:
         self._client = local_client(server.plane, READER)
-        self._board = Board(self._client, server.plane.clock)
+        self._board = Board(self._client, server.plane.clock, server.data / "figures.log")
         hosts = {"localhost", "127.0.0.1", "::1", server.listen.host, server.listen.url_host.strip("[]"), socket.gethostname()}
         self._site = Site(server.plane, self._board, frozenset(host.lower() for host in hosts))
         server.plane.mounted[PREFIX] = self._site.answer

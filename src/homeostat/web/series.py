@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
+from math import nan
 
 EVERY_SECONDS = 15.0
 KEPT = int(24 * 3600 / EVERY_SECONDS)
@@ -29,7 +31,23 @@ class Series:
             for values_of in self._values.values():
                 del values_of[:surplus]
 
+    def forget(self, before: float) -> None:
+        """Samples before a moment."""
+        surplus = bisect_left(self._times, before)
+        del self._times[:surplus]
+        for values in self._values.values():
+            del values[:surplus]
+
     def since(self, at: float = 0.0) -> dict[str, list[float]]:
         """The samples later than a moment: `at`, and each figure beside it."""
-        start = next((index for index in range(len(self._times) - 1, -1, -1) if self._times[index] <= at), -1) + 1
+        start = bisect_right(self._times, at)
         return {"at": self._times[start:].tolist()} | {name: values[start:].tolist() for name, values in self._values.items()}
+
+    def outline(self, points: int = 240) -> dict[str, list[float]]:
+        """All of it in so many points at most: of what stands for several samples, the time of the last and the most that each figure was."""
+        step = -(-len(self._times) // points) or 1
+        spans = [slice(start, start + step) for start in range(0, len(self._times), step)]
+        found = {"at": [self._times[span][-1] for span in spans]}
+        for name, values in self._values.items():
+            found[name] = [max((value for value in values[span] if value == value), default=nan) for span in spans]
+        return found

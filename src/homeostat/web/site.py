@@ -87,6 +87,7 @@ class Site:
     async def _code(self, request: Request) -> Response:
         """A link for who asks, by whatever they prove themselves with on the API: `homeostat ui` does."""
         user = await self._plane.identify(request)
+        self._board.expect()
         return json_response({"link": self.link(user)}, 201)
 
     async def _session(self, request: Request) -> Response:

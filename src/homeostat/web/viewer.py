@@ -26,6 +26,8 @@ class Viewer:
         self._may = may
         self._reads = reads
         self._seen: dict[tuple[str, str], bool] = {}
+        self.looks = 0
+        """How often their rights were looked at anew."""
 
     def sees(self, kind: Kind, namespace: str = "") -> bool:
         """Whether they may list a kind: everywhere, or in this namespace."""
@@ -44,3 +46,4 @@ class Viewer:
     def look_again(self) -> None:
         """Rights come and go: what was found out is asked anew."""
         self._seen.clear()
+        self.looks += 1

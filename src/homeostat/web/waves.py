@@ -1,4 +1,4 @@
-"""The waves of change sets as policies told of them: a policy knows of those under way alone, and people ask how it went so far."""
+"""The waves of change sets as policies tell of them: those under way, and those that are over, of which a policy keeps the last alone."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ KEPT_WAVES = 100
 
 
 class Waves:
-    """What was told, since the server started. The change sets that moved longest ago are forgotten first."""
+    """What was told. The change sets that moved longest ago are forgotten first."""
 
     def __init__(self) -> None:
         self._known: dict[str, dict[tuple[str, int, str], dict[str, Any]]] = {}
 
     def note(self, policy: Mapping[str, Any]) -> None:
         """A policy changed."""
-        told = (policy.get("status") or {}).get("waves") or ()
-        who = policy["metadata"]["name"]
+        status, who = policy.get("status") or {}, policy["metadata"]["name"]
+        told = [(wave, True) for wave in status.get("pastWaves") or ()] + [(wave, False) for wave in status.get("waves") or ()]
         for waves in self._known.values():
             for wave in waves.values():
                 wave["over"] = wave["over"] or wave["policy"] == who  # unless it is told again, below
-        for wave in told:
+        for wave, over in told:
             name = wave.get("changeSet", "")
             if not name:
                 continue  # repairs are no change set
             waves = self._known.pop(name, {})
-            waves[wave.get("fleet", ""), wave["number"], wave["started"]] = {**wave, "policy": who, "over": False}
+            waves[wave.get("fleet", ""), wave["number"], wave["started"]] = {**wave, "policy": who, "over": over}
             while len(waves) > KEPT_WAVES:
                 del waves[next(iter(waves))]
             self._known[name] = waves

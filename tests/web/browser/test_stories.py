@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
 
 from .conftest import House, Watched
 
@@ -37,9 +38,41 @@ def test_drift_appears_by_itself_is_frozen_seen_and_repaired(page: Page, house: 
 
     page.get_by_role("link", name="Fleet").click()
     page.get_by_role("button", name="Unfreeze…").click()
-    page.get_by_role("dialog").get_by_role("button", name="Unfreeze", exact=True).click()
+    expect(dialog).to_contain_text("something is odd (admin)")
+    expect(dialog).to_contain_text("1 at once")  # who lets it go sees first what would be done
+    expect(dialog.get_by_role("link", name="File default/motd")).to_be_visible()
+    dialog.get_by_role("button", name="Unfreeze", exact=True).click()
     expect(tile).to_contain_text("2 converged")
     house.until(lambda: (house.room / "motd").read_text() == "hello")
+
+
+def test_a_freeze_stands_though_somebody_writes_the_policy_in_the_same_moment(context: BrowserContext, house: House) -> None:
+    house.declare(motd="hello")
+    page, first = context.new_page(), list[Route]()
+    page.goto(house.link())
+
+    def between(route: Route) -> None:
+        if route.request.method == "PATCH" and not first:
+            first.append(route)
+            house.run("freeze", "files", "--reason", "I was first", "--for", "1h")
+        route.continue_()
+
+    page.route("**/guardpolicies/files.files.homeostat.dev", between)
+    page.goto(f"{house.url}/ui/guards/{KIND}")
+    page.get_by_role("button", name="Freeze…").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Reason").fill("me too")
+    dialog.get_by_role("button", name="Freeze", exact=True).click()
+    expect(dialog).to_be_hidden()
+    freezes = json.loads(house.run("get", "guardpolicies", KIND, "-o", "json"))["spec"]["freezes"]
+    assert first
+    assert [one["reason"] for one in freezes] == ["I was first", "me too"]
+
+    page.get_by_role("button", name="Unfreeze…").click()
+    expect(dialog).to_contain_text("all is as declared")
+    dialog.get_by_role("button", name="Unfreeze", exact=True).click()
+    expect(dialog).to_be_hidden()
+    assert not json.loads(house.run("get", "guardpolicies", KIND, "-o", "json"))["spec"].get("freezes")
 
 
 def test_every_view_has_an_address_of_its_own(page: Page, house: House) -> None:

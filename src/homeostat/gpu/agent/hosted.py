@@ -8,12 +8,13 @@ import logging
 import os
 import random
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
+from homeostat.client import Unreachable
 from homeostat.client.backoff import Backoff
 from homeostat.gpu.agent import journal, witness
 from homeostat.gpu.agent.devices import Devices
@@ -26,6 +27,7 @@ from homeostat.gpu.agent.wanted import DEVICES, Aim, Declared, Off, Standing, St
 from homeostat.gpu.kinds import WHOLE, Place, Preemption, ReplicaState, Report
 from homeostat.loop.provider import Refused
 from homeostat.model.clock import Clock
+from homeostat.model.errors import ApiError
 from homeostat.model.kinds import InvalidSpec
 from homeostat.providers.process import kernel, logs
 from homeostat.providers.process.kind import Restart
@@ -60,6 +62,8 @@ class House:
     """Who of the others is still on these GPUs, so that there is no room; empty: nobody."""
     source: random.Random
     """Of the jitter of retries."""
+    is_current: Callable[[Declared], Awaitable[bool]]
+    """Asks the server whether a workload is still as it is known here."""
 
 
 class Hosted:
@@ -190,7 +194,7 @@ class Hosted:
                 log.warning("%s: %s; again in %.0f s", self, error, pause)
             except Exception as error:
                 pause = backoff.next()
-                strange = not isinstance(error, OSError | InvalidSpec | Refused)
+                strange = not isinstance(error, OSError | InvalidSpec | Refused | ApiError | Unreachable)
                 log.warning("%s: %s; again in %.0f s", self, error, pause, exc_info=strange)
                 self._tell_trouble(str(error) or type(error).__name__)
             self._follow()
@@ -240,6 +244,9 @@ class Hosted:
             raise
         step = next_step(wish, self.standing(), devices)
         if step in (Step.START, Step.RESUME) and wish.place is not None:
+            # Who stood still for long wakes up with old news, and what they want may run elsewhere by now.
+            if self._must_wait(wish, wish.place) or (workload is not None and not await self._house.is_current(workload)):
+                return False
             if self._must_wait(wish, wish.place):
                 return False
             self._coming = wish.place

@@ -22,6 +22,7 @@ from homeostat.gpu.agent.reports import Entries, Reports
 from homeostat.gpu.agent.wanted import Declared, declared, is_for
 from homeostat.gpu.kinds import WHOLE, WORKLOAD, Place, ProcessUse
 from homeostat.model.clock import Clock
+from homeostat.model.errors import ApiError
 from homeostat.model.kinds import InvalidSpec
 from homeostat.providers.process import kernel, logs
 from homeostat.providers.process.kind import Logs
@@ -71,6 +72,7 @@ class Keeper:
         self._workloads: Informer[Packed] = client.kind(WORKLOAD.api_version, WORKLOAD.kind, Packed).informer(
             indexes={"uid": lambda one: (one.uid,), _MINE: lambda one: (_MINE,) if is_for(node, one) else ()}
         )
+        self._fresh = client.kind(WORKLOAD.api_version, WORKLOAD.kind)
         self._reports = Reports(client, node, self._entries)
         self._house = House(
             node,
@@ -82,6 +84,7 @@ class Keeper:
             self._news,
             self._in_the_way,
             client.random,
+            self._is_current,
         )
 
     # Its life
@@ -154,6 +157,15 @@ class Keeper:
     def _declared(self, uid: str) -> Declared | None:
         found = self._workloads.indexed("uid", uid)
         return declared(found[0].load()) if found else None
+
+    async def _is_current(self, workload: Declared) -> bool:
+        """Whether the server has a workload as it is known here. Where it does not, the news of that is on its way."""
+        try:
+            return declared(await self._fresh.get(workload.name, namespace=workload.namespace)) == workload
+        except ApiError as error:
+            if error.code == 404:
+                return False
+            raise
 
     def _host(self, uid: str, replica: int) -> Hosted:
         folder = self._root / uid

@@ -5,7 +5,8 @@
                               └──────────────────────────────── status.reports ◀──────────────────────────────────────┘
 
 `standing` holds the pure part: how a workload stands by its status and the reports of agents, and what a decision makes of it.
-`governing` follows all that is declared and runs the governor. `workload` is the provider that the loop keeps. `speaking` says
+`governing` follows all that is declared and runs the governor: `known` is the copy of workloads that it shares with the loop, `hearing` which nodes
+are heard of. `workload` is the provider that the loop keeps, `lane` its short way through the loop. `speaking` says
 what nobody acts on: why something waits (`waiting`), warnings (`notices`), how tenants and nodes stand (`tallies`, written by `telling`). `nodes` is the provider of GpuNodes; that of NodePools is in `gpu/pools`.
 """
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from homeostat.client import Client, Informer, Key, Packed
+from homeostat.gpu.controller.hearing import LEASE, Hearing
+from homeostat.gpu.controller.known import Known
 from homeostat.gpu.controller.notes import Notes
 from homeostat.gpu.controller.speaking import Speaker
 from homeostat.gpu.controller.standing import (
@@ -26,7 +27,6 @@ from homeostat.gpu.controller.standing import (
     carried_out,
     conditions,
     reported,
-    settled,
     state_of,
     target_of,
 )
@@ -42,27 +42,28 @@ from homeostat.loop.election import NAMESPACE
 from homeostat.loop.fleet import Ref
 from homeostat.loop.hints import Bell
 from homeostat.loop.provider import Moved
-from homeostat.model.clock import Clock, parse_time
+from homeostat.model.clock import Clock
 from homeostat.model.errors import ApiError
 from homeostat.model.kinds import InvalidSpec, decode, encode
 
 log = logging.getLogger("homeostat.gpu")
 
-SETTLE_SECONDS = 0.05
+SETTLE_SECONDS = 0.02
 """How long a decision waits for more after a change."""
 SETTLE_MOST = 1.0
 """And no longer than this after the first, while something else than starts is being carried out."""
 FIRM_SECONDS = 5.0
-"""So long a start that was decided stands, unless something is declared anew; after that guards hold it, and it is decided again."""
+"""So long a start that was decided stands after the loop took it up, unless something is declared anew; after that guards hold it, and it is
+decided again."""
 PART_DECIDING = 0.4
 """Of its time, that deciding may take at most: where one decision takes long, the next comes later."""
-OPENED = 1024
-"""Workloads that are kept decoded: each is looked at several times in a row."""
+PLENTY = 100
+"""While more starts than this are to be carried out, no more are decided on for a moment: they would only wait behind those."""
 FRESH_CYCLES = 6
 """A plan is no longer to be relied on after so many times the seconds between two."""
 FRESH_SECONDS = 30.0
 MANAGER = "homeostat-governor"
-LEASE = "Lease"
+_ENDED = ("Succeeded", "Failed")
 
 
 class Governor:
@@ -71,7 +72,8 @@ class Governor:
     def __init__(self, clock: Clock) -> None:
         self.bell = Bell()
         self._clock = clock
-        self._turn = asyncio.Lock()
+        self.turn = asyncio.Lock()
+        """Held while it decides: what is written under it is known to the next decision."""
         self.nodes = Wishes()
         """What is wanted of nodes and pools."""
         self._begin()
@@ -83,20 +85,19 @@ class Governor:
         self._reader = Reader()
         self._policy = GpuPolicySpec()
         self._memory = Memory()
-        self._silent: frozenset[str] = frozenset()
-        self._known: frozenset[str] = frozenset()
         self._uids: dict[Key, str] = {}
         self._refs: dict[str, Ref] = {}
-        self._said: dict[str, tuple[Any, ...]] = {}  # by uid: what agents reported last
+        self._said: dict[str, tuple[Packed, tuple[Any, ...]]] = {}  # by uid: what agents reported last
         self._placed: set[str] = set()  # by uid: of whom agents may have something to tell
+        self._ended: set[str] = set()  # by uid: of those, who has ended
         self._promised: set[str] = set()  # by uid: what is being written
         self._changed: dict[tuple[str, Key], None] = {}
         self._wake = asyncio.Event()
         self._first = asyncio.Event()
-        self._opened: OrderedDict[str, tuple[Packed, Object]] = OrderedDict()
         self._came: dict[Key, float] = {}  # when it was first heard of, of those that are not read yet
         self._starts: set[str] = set()  # by uid: what is to be placed by the last plan, and is not yet
-        self._firm: dict[str, Wish] = {}  # by uid: those of them that a decision under way counts as placed
+        self._firm: dict[str, None] = {}  # by uid: those of them that decisions count as placed
+        self._taken_up: dict[str, float] = {}  # by uid: when the loop first looked at one of them
         self._ground = 0.0  # when what is declared of tenants, nodes and policies last changed
         self._generations: dict[tuple[str, Key], int] = {}
         self._took = 0.0
@@ -109,7 +110,6 @@ class Governor:
         """Begins to follow all that it decides on."""
         self._begin()
         self._workloads = client.kind(WORKLOAD.api_version, WORKLOAD.kind)
-        self._leases = client.kind("coordination.k8s.io/v1", LEASE)
         self._notes = Notes(client, MANAGER)
         self._informers = {
             WORKLOAD.kind: client.kind(WORKLOAD.api_version, WORKLOAD.kind, Packed).informer(),
@@ -117,13 +117,15 @@ class Governor:
         }
         for info in (TENANT, NODE, POOL, POLICY):
             self._informers[info.kind] = client.kind(info.api_version, info.kind).informer()
+        self.hearing = Hearing(client, self._clock, self._reader)
+        self.known = Known(self._informers[WORKLOAD.kind], self._clock, self.hearing, self.price)
         for kind, informer in self._informers.items():
             informer.subscribe(self._hearer(kind))
             informer.start()
         self._speaker = Speaker(client, self._clock, MANAGER, self._informers, self._refs.get)
         self.nodes.begin(client, self._informers, MANAGER)
-        loop = asyncio.get_running_loop()
-        self._tasks = [loop.create_task(self._run(), name="governor"), loop.create_task(self._speaker.run(), name="governor tells")]
+        make = asyncio.get_running_loop().create_task
+        self._tasks = [make(self._run(), name="governor"), make(self._speaker.run(), name="governor tells")]
 
     async def stop(self) -> None:
         """Ends it. What was decided and not carried out is decided again by whoever comes next."""
@@ -144,7 +146,7 @@ class Governor:
                 self._wake.set()
             if kind == WORKLOAD.kind and key not in self._uids:
                 self._came.setdefault(key, self._clock.now())
-            elif kind == WORKLOAD.kind and (uid := self._uids[key]) in self._placed:
+            elif kind == WORKLOAD.kind and (uid := self._uids[key]) in self._placed and uid not in self._promised:
                 self._hear_agents(self._refs[uid])
 
         return heard
@@ -168,22 +170,17 @@ class Governor:
             await self._settle()
 
     async def _settle(self) -> None:
-        """Waits until nothing more comes, or only starts are left: a plan that is just being carried out should not change under way."""
+        """Waits until nothing more comes, or only a few starts are left: a plan that is just being carried out should not change under way."""
         loop = asyncio.get_running_loop()
         latest = loop.time() + SETTLE_MOST
         await asyncio.sleep(min(self._took * (1 / PART_DECIDING - 1), SETTLE_MOST))
         while loop.time() < latest:
             self._wake.clear()
             await asyncio.sleep(SETTLE_SECONDS)
-            if not self._wake.is_set() or self.wishes.keys() <= self._starts:
+            if len(self._starts) <= PLENTY and (not self._wake.is_set() or self.wishes.keys() <= self._starts):
                 return
 
     # What is
-
-    @property
-    def turn(self) -> asyncio.Lock:
-        """Held while it decides: what is written under it is known to the next decision."""
-        return self._turn
 
     async def ready(self) -> None:
         """Waits for the first decision after a start."""
@@ -191,38 +188,30 @@ class Governor:
 
     def check_fresh(self) -> None:
         """RuntimeError where nothing can be said of what is wanted."""
-        if self._trouble:
-            raise RuntimeError(self._trouble)
+        if doubt := self._doubt():
+            raise RuntimeError(doubt)
+
+    def _doubt(self) -> str:
         age = self._clock.now() - self._planned
-        if age > max(FRESH_SECONDS, FRESH_CYCLES * self._policy.every.total_seconds()):
-            raise RuntimeError(f"the governor has not decided for {age:.0f} s")
+        if not self._trouble and age > max(FRESH_SECONDS, FRESH_CYCLES * self._policy.every.total_seconds()):
+            return f"the governor has not decided for {age:.0f} s"
+        return self._trouble
 
-    def object(self, ref: Ref) -> Object | None:
-        """A workload as it is now; None where it has only just come."""
-        found = self._informers[WORKLOAD.kind].get(ref.name, ref.namespace)
-        return None if found is None or found.uid != ref.uid else self._open(found)
+    @property
+    def can_tell(self) -> bool:
+        """Whether something was decided, and lately."""
+        return self._first.is_set() and not self._doubt()
 
-    def _open(self, packed: Packed) -> Object:
-        known = self._opened.get(packed.uid)
-        if known is not None and known[0] is packed:
-            return known[1]
-        if known is None and len(self._opened) >= OPENED:
-            self._opened.popitem(last=False)
-        obj = packed.load()
-        self._opened[packed.uid] = (packed, obj)
-        return obj
-
-    def status(self, ref: Ref) -> Mapping[str, Any]:
-        """The status of a workload, with what follows from the reports of agents: that counts before it is written down."""
-        obj = self.object(ref) or {}
-        status: Mapping[str, Any] = obj.get("status") or {}
-        if ref.uid not in self._placed or (more := settled(obj, self._clock.now(), self.lost)) is None:
-            return status
-        return {**status, **more}
+    def is_still(self, workload: Packed) -> bool:
+        """Whether there is nothing to be done, settled or said about it: it has only just come, it waits, or it has ended."""
+        uid = workload.uid
+        if workload.deleting or uid in self.wishes or self._speaker.has_words(uid):
+            return False
+        return self._first.is_set() and (uid not in self._placed or uid in self._ended)
 
     def lost(self, node: str) -> bool:
         """Whether a node was not heard of for longer than its lease, or is no more."""
-        return bool(self._known) and (node in self._silent or node not in self._known)  # before the first look nothing is known, and nothing lost
+        return self.hearing.lost(node)
 
     def price(self, node: str) -> float:
         """What an hour of one GPU of a node costs."""
@@ -264,10 +253,11 @@ class Governor:
             self._reader.remove({"kind": WORKLOAD.kind, "metadata": {"name": key.name, "uid": before}})
             self._refs.pop(before, None)
             self._said.pop(before, None)
-            self._opened.pop(before, None)
+            self.known.forget(before)
             self._speaker.forget(before)
-            self._starts.discard(before)
+            self._over(before)
             self._placed.discard(before)
+            self._ended.discard(before)
             del self._uids[key]
         came = self._came.pop(key, None)
         if packed is None:
@@ -275,202 +265,232 @@ class Governor:
         if packed.uid in self._promised:
             self._changed[WORKLOAD.kind, key] = None
             return
-        obj = self._open(packed)
+        obj = self.known.open(packed)
         status = obj.get("status") or {}
         self._uids[key] = packed.uid
-        ref = self._refs.get(packed.uid)
-        if ref is None:
-            ref = self._refs[packed.uid] = Ref(WORKLOAD.name, key.namespace, key.name, packed.uid)
+        first = packed.uid not in self._refs
+        ref = self._refs.setdefault(packed.uid, Ref(WORKLOAD.name, key.namespace, key.name, packed.uid))
         self._put(obj, came)
+        (self._ended.add if status.get("phase") in _ENDED else self._ended.discard)(packed.uid)
         if status.get("assignment"):
             self._placed.add(packed.uid)
             self._hear_agents(ref)
+            if first:
+                self.bell.ring(ref)
         else:
             self._placed.discard(packed.uid)
+        if packed.uid in self._firm:
+            self._put_firm(ref, obj)
 
     def _put(self, obj: Object, came: float | None = None) -> None:
         """Takes note of a workload as it is written: its GPUs are not another's before its own status says that it has left them."""
         more = self._speaker.hear(obj, came)
         self._reader.put({**obj, "status": {**(obj.get("status") or {}), **more}} if more else obj)
 
+    def _put_firm(self, ref: Ref, obj: Object) -> None:
+        """Counts what is about to be placed as if it were, as long as that may be: it goes on meanwhile, and is not decided a second time."""
+        wish = self.wishes.get(ref.uid)
+        if wish is None or obj["spec"].get("suspended") or "deletionTimestamp" in obj["metadata"] or not self._is_undone(ref.uid, wish):
+            self._firm.pop(ref.uid, None)
+            return
+        self._firm[ref.uid] = None
+        placed = {"phase": str(Stage.STARTING), "assignment": encode(wish.target)["assignment"]}
+        self._reader.put({**obj, "status": {**(obj.get("status") or {}), **self._speaker.hear(obj, None), **placed}})
+
+    def _loosen(self, uid: str) -> None:
+        """Counts it as it is."""
+        self._over(uid)
+        if (ref := self._refs.get(uid)) is not None and (obj := self.known.object(ref)) is not None and uid not in self._promised:
+            self._put(obj)
+
+    def _over(self, uid: str) -> None:
+        """Nothing is about to be begun of it any more."""
+        self._starts.discard(uid)
+        self._firm.pop(uid, None)
+        self._taken_up.pop(uid, None)
+
     def _hear_agents(self, ref: Ref) -> None:
         """Has the loop look at once at what agents reported: waves wait for it, and what follows from it is written down."""
-        obj = self.object(ref)
-        if obj is None:
+        packed, known = self.known.packed(ref), self._said.get(ref.uid)
+        if packed is None or (known is not None and known[0] is packed):
             return
+        obj = self.known.open(packed)
         said = reported(obj.get("status") or {})
-        before = self._said.get(ref.uid, said)
-        self._silent -= {node for _, node, *_ in set(said[1]) - set(before[1])}  # who reports lives, whatever the last look at leases said
-        if before != said or settled(obj, self._clock.now(), self.lost) is not None:
+        before = said if known is None else known[1]
+        self._said[ref.uid] = (packed, said)
+        if before != said:
+            self.hearing.speaks([node for _, node, *_ in set(said[1]) - set(before[1])])
+        if before != said or self.known.settled(obj) is not None:
             self.bell.ring(ref)
-        self._said[ref.uid] = said
 
     def _take_policy(self, obj: Object) -> None:
-        if obj["metadata"]["name"] == "default":
-            try:
-                self._policy = decode(GpuPolicySpec, obj.get("spec") or {})
-            except InvalidSpec as error:
-                log.warning("the GpuPolicy cannot be read, and the one before stays in force: %s", error)
+        if obj["metadata"]["name"] != "default":
+            return
+        try:
+            self._policy = decode(GpuPolicySpec, obj.get("spec") or {})
+        except InvalidSpec as error:
+            log.warning("the GpuPolicy cannot be read, and the one before stays in force: %s", error)
 
     # What is decided
 
     async def _cycle(self) -> None:
-        async with self._turn:
+        async with self.turn:
             began = asyncio.get_running_loop().time()
             self._take_in()
-            now = self._clock.now()
-            snapshot = self._with_firm(now)
-            if self._silent_in(snapshot) - self._silent:
-                await self._read_leases()
-                snapshot = self._with_firm(now)
-            self._hear(snapshot)
-            undone = {uid: wish for uid, wish in self.wishes.items() if self._is_undone(uid, wish)}
+            now, self.hearing.seconds = self._clock.now(), self._policy.failure.lease.total_seconds()
+            self._check_firm(now)
+            snapshot = self._reader.snapshot(now)
+            if self.hearing.news(snapshot):
+                await self.hearing.read()
+                snapshot = self._reader.snapshot(now)
+            if self._hear(snapshot):
+                self._check_firm(now)
+                snapshot = self._reader.snapshot(now)
+            undone = {uid: wish for uid, wish in self.wishes.items() if uid not in self._firm and self._is_undone(uid, wish)}
             for wish in undone.values():
                 if not is_reserved(self._memory, wish):
                     take_back(self._memory, wish)
             self.nodes.recall(self._memory)
+            counted = frozenset(self._firm)
             plan = await asyncio.to_thread(decide, snapshot, self._policy, self._memory)
             await self._notes.write(plan.memory)
-            self._adopt(plan, undone, now)
+            self._adopt(plan, undone, counted, now)
             self.nodes.adopt(plan, snapshot, self._policy)
             self._planned, self._trouble = now, ""
             self._took = asyncio.get_running_loop().time() - began
         for ref in self._speaker.speak(snapshot, plan, busy=bool(self._starts)):
             self.bell.ring(ref)
 
-    def _with_firm(self, now: float) -> Snapshot:
-        """All of it, with what is just being placed as if it were: that goes on meanwhile, and is not decided a second time."""
-        self._firm = {uid: wish for uid in self._starts if (wish := self.wishes[uid]).at >= self._firm_since(now) and self._is_firm(uid, wish)}
-        objects = {uid: self.object(self._refs[uid]) or {} for uid in self._firm}
-        for uid, obj in objects.items():
-            self._reader.put({**obj, "status": {**(obj.get("status") or {}), **self._placed_by(self._firm[uid])}})
-        snapshot = self._reader.snapshot(now)
-        for obj in objects.values():
-            self._put(obj)
-        return snapshot
+    def _check_firm(self, now: float) -> None:
+        """What the loop did not get through with, or was decided before something was declared anew, is decided again."""
+        for uid in tuple(self._firm):
+            wish = self.wishes.get(uid)
+            stands = wish is not None and wish.at >= self._ground and now - self._taken_up.get(uid, now) <= FIRM_SECONDS
+            if not stands or wish is None or any(self.lost(place.node) for place in wish.target.assignment):
+                self._loosen(uid)
 
-    def _firm_since(self, now: float) -> float:
-        return max(now - FIRM_SECONDS, self._ground)
-
-    def _is_firm(self, uid: str, wish: Wish) -> bool:
-        obj = self.object(self._refs[uid])
-        if obj is None or obj["spec"].get("suspended") or "deletionTimestamp" in obj["metadata"] or not self._is_undone(uid, wish):
-            return False
-        return not any(self.lost(place.node) for place in wish.target.assignment)
-
-    def _placed_by(self, wish: Wish) -> Object:
-        return {"phase": str(Stage.STARTING), "assignment": encode(wish.target)["assignment"]}
-
-    async def _read_leases(self) -> None:
-        """Nobody is taken for lost by a copy, which may be late: their work would run twice. Where they cannot be read, nothing is decided."""
-        for lease in await self._leases.list(namespace=NAMESPACE):
-            self._reader.put({**lease, "kind": LEASE})
-
-    def _silent_in(self, snapshot: Snapshot) -> frozenset[str]:
-        lease = self._policy.failure.lease.total_seconds()
-        heard = zip(snapshot.nodes.name, snapshot.nodes.heard.tolist(), strict=True)
-        return frozenset(name for name, at in heard if snapshot.now - at > lease)
-
-    def _hear(self, snapshot: Snapshot) -> None:
-        before, self._silent = self._silent, self._silent_in(snapshot)
-        self._known = frozenset(snapshot.nodes.name)
-        fallen = [at for at, name in enumerate(snapshot.nodes.name) if name in self._silent - before]
+    def _hear(self, snapshot: Snapshot) -> bool:
+        """Takes note of who is not heard of any more; gives whether nodes were lost or have come since the last time."""
+        before, fallen = self.hearing.count, self.hearing.take(snapshot)
         for at in set(snapshot.places.workload[np.isin(snapshot.places.node, fallen)].tolist()) if fallen else ():
             self.bell.ring(self._refs[snapshot.workloads.uid[at]])  # nobody else reports it: what waited for that node waits no more
+        return self.hearing.count > before
 
     def _is_undone(self, uid: str, wish: Wish) -> bool:
         ref = self._refs.get(uid)
-        return ref is not None and uid not in self._promised and state_of(self.status(ref)) == wish.basis
+        return ref is not None and uid not in self._promised and state_of(self.known.status(ref)) == wish.basis
 
-    def _adopt(self, plan: Plan, undone: Mapping[str, Wish], now: float) -> None:
-        """Takes a plan for what is wanted, and has the loop look at every workload of which that is something else than before."""
+    def _adopt(self, plan: Plan, undone: Mapping[str, Wish], counted: Collection[str], now: float) -> None:
+        """Takes a plan for what is wanted, and has the loop look at every workload of which that is something else than before.
+
+        `counted` are those that were decided on as if they were placed.
+        """
         before, self.wishes = self.wishes, {}
         self._starts.clear()
+        new: list[Ref] = []
         for decision in plan.decisions:
             target, ref = target_of(decision), self._refs.get(decision.subject)
             if target is not None and ref is not None and decision.kind == WORKLOAD.kind:
-                basis = state_of(self.status(ref))
-                if ref.uid in self._firm and basis.phase is not Stage.RUNNING:
+                basis = state_of(self.known.status(ref))
+                if ref.uid in counted and basis.phase is not Stage.RUNNING:
+                    self._loosen(ref.uid)
                     continue  # it is not to be placed after all
                 self.wishes[ref.uid] = Wish(basis, target, decision, now)
                 if basis.phase is not target.phase and target.phase is Stage.RUNNING:
-                    self._starts.add(ref.uid)
-        stopped = {decision.subject for decision in plan.decisions}
-        for uid, wish in self._firm.items():
-            if uid not in stopped and uid in self._refs and self._is_undone(uid, wish):
-                self.wishes[uid] = wish
-                self._starts.add(uid)
+                    new.append(ref)
+        self.wishes |= {uid: before[uid] for uid in self._firm if uid in before}
+        self._starts.update(self._firm, (ref.uid for ref in new))
+        for ref in new:
+            if (obj := self.known.object(ref)) is not None:
+                self._put_firm(ref, obj)
+            if (old := before.get(ref.uid)) is not None and old.target == self.wishes[ref.uid].target:
+                self.take_up(ref.uid)  # the loop knows it already
         for uid, wish in undone.items():
             if uid not in self.wishes and is_reserved(plan.memory, wish):
                 self.wishes[uid] = wish
             elif uid not in self.wishes:
                 take_back(plan.memory, wish)
         for uid in {**before, **self.wishes}:
-            old, new = before.get(uid), self.wishes.get(uid)
-            if (old and (old.basis, old.target)) != (new and (new.basis, new.target)) and uid in self._refs:
+            was, is_ = before.get(uid), self.wishes.get(uid)
+            if was is not is_ and (was and (was.basis, was.target)) != (is_ and (is_.basis, is_.target)) and uid in self._refs:
                 self.bell.ring(self._refs[uid])
         self._memory = plan.memory
+
+    def take_up(self, uid: str) -> None:
+        """The loop looks at what is to be placed: now it can tell whether it may."""
+        if uid in self._firm:
+            self._taken_up.setdefault(uid, self._clock.now())
 
     # What is said
 
     def says(self, obj: Object, status: Mapping[str, Any]) -> Object | None:
         """What is told of a workload beside what the loop says of it in `status`; None: nothing is written of it for now."""
-        return self._speaker.words(obj, status, settled(obj, self._clock.now(), self.lost, self.price))
+        return self._speaker.words(obj, status, self.known.settled(obj))
 
     # What is done
 
-    async def carry_out(self, ref: Ref, target: WorkloadState) -> None:
-        """Writes what a workload is to be, for agents to act on. `Moved` where that is no longer what is wanted."""
-        if ref.uid in self._firm:
+    @contextlib.contextmanager
+    def writing(self, ref: Ref) -> Iterator[Callable[[Object], Object]]:
+        """While it lasts a workload is being written: hand what the server answers to what it gives, and it is known without being read again."""
+        key, mine = Key(ref.namespace, ref.name), ref.uid not in self._promised
+        self._promised.add(ref.uid)
+
+        def wrote(obj: Object) -> Object:
+            self.known.wrote(ref, obj)
+            return obj
+
+        try:
+            yield wrote
+        finally:
+            if mine:
+                self._promised.discard(ref.uid)
+            self._changed[WORKLOAD.kind, key] = None
+            self._wake.set()
+
+    async def carry_out(self, ref: Ref, target: WorkloadState) -> Object:
+        """Writes what a workload is to be, for agents to act on; gives what was written. `Moved` where that is no longer what is wanted."""
+        if ref.uid in self._firm:  # what is decided meanwhile counts it as placed
             obj, patch = self._promise(ref, target)
         else:
-            async with self._turn:
+            async with self.turn:
                 await self._check_lost(ref)
                 obj, patch = self._promise(ref, target)
         same = {name: obj["metadata"][name] for name in ("uid", "resourceVersion")}
         try:
-            await self._workloads.patch(
-                ref.name, {"metadata": same, "status": patch}, namespace=ref.namespace, subresource="status", field_manager=MANAGER
-            )
+            with self.writing(ref) as wrote:
+                body = {"metadata": same, "status": patch}
+                answer = self._workloads.patch(ref.name, body, namespace=ref.namespace, subresource="status", field_manager=MANAGER)
+                written = wrote(await answer)
+            self.wishes.pop(ref.uid, None)
+            return written
         except ApiError as error:
             if error.reason == "Conflict":
                 raise Moved("it was written to in the meantime") from error
             raise
-        else:
-            self.wishes.pop(ref.uid, None)
         finally:
             self._promised.discard(ref.uid)
-            self._starts.discard(ref.uid)
-            self._changed[WORKLOAD.kind, Key(ref.namespace, ref.name)] = None
-            self._wake.set()
+            self._over(ref.uid)
 
     async def _check_lost(self, ref: Ref) -> None:
         """`Moved` where a node that a workload is taken from, for it was lost, is back: its work would run twice."""
-        lease = self._policy.failure.lease.total_seconds()
-        for node in {place["node"] for place in self.status(ref).get("assignment") or () if place["node"] in self._silent}:
-            try:
-                found = await self._leases.get(node, namespace=NAMESPACE)
-            except ApiError as error:
-                if error.code == 404:
-                    continue
-                raise
-            renewed = found["spec"].get("renewTime")
-            if renewed and self._clock.now() - parse_time(renewed) <= lease:
-                self._reader.put({**found, "kind": LEASE})
-                self._wake.set()
-                raise Moved(f"{node} is back")
+        back = await self.hearing.is_back(sorted({place["node"] for place in self.known.status(ref).get("assignment") or ()}))
+        if back:
+            self._wake.set()
+            raise Moved(f"{back} is back")
 
     def _promise(self, ref: Ref, target: WorkloadState) -> tuple[Object, Object]:
         """What is to be written. It counts from now on: nobody else is given the same GPUs, whatever becomes of the write."""
-        obj, wish = self.object(ref), self.wishes.get(ref.uid)
-        if obj is None or wish is None or wish.target != target or state_of(self.status(ref)) != wish.basis:
+        obj, wish = self.known.object(ref), self.wishes.get(ref.uid)
+        if obj is None or wish is None or wish.target != target or state_of(self.known.status(ref)) != wish.basis:
             raise Moved("the governor has decided anew")
         now, before = self._clock.now(), obj.get("status") or {}
         patch = self._speaker.first_words(obj) | carried_out(obj, wish, now, self.lost, self.price)
-        patch["conditions"] = conditions(obj, {**before, **patch}, self.lost, self._clock.timestamp())
+        if before.get("conditions"):  # else nothing was told yet that is no longer so
+            patch["conditions"] = conditions(obj, {**before, **patch}, self.lost, self._clock.timestamp())
         self._promised.add(ref.uid)
         self._placed.add(ref.uid)
-        self._reader.put({**obj, "status": {**before, **patch}})
+        if ref.uid not in self._firm:
+            self._reader.put({**obj, "status": {**before, **patch}})
         return obj, patch
 
 

@@ -6,19 +6,21 @@ The fleet are the nodes: to cordon, to drain and to give back one changes one of
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
-from homeostat.client import Client
+from homeostat.client import Client, Key
 from homeostat.gpu.kinds import NODE, GpuNodeSpec, GpuNodeStatus, NodePoolSpec, NodeStage
 from homeostat.gpu.pools.keeping import TIMEOUT_MOST, Pools
 from homeostat.gpu.pools.provider import MARGIN_SECONDS
 from homeostat.gpu.pools.standing import NodeState, NodeWish, Object, stage_of
+from homeostat.loop.controller import Controller
 from homeostat.loop.diff import Diff
 from homeostat.loop.fleet import Cause, Ref
 from homeostat.loop.provider import Moved, Provider, Refused, current
 from homeostat.model.clock import Clock, format_time
+from homeostat.model.conditions import find_condition
 from homeostat.model.kinds import KindInfo, decode, schema_of
 
 if TYPE_CHECKING:
@@ -27,10 +29,24 @@ if TYPE_CHECKING:
 MANAGER = "homeostat-governor"
 
 
+class NodeController(Controller):
+    """Passes by nodes that are open, are to be, and were told so: there may be ten thousand."""
+
+    provider: GpuNode
+
+    @property
+    def batches(self) -> bool:
+        return True
+
+    async def unmoved(self, keys: Sequence[Key], *, first: bool) -> set[Key]:
+        return {key for key in keys if self.provider.is_open(key.name)}
+
+
 class GpuNode(Provider[GpuNodeSpec, NodeState]):
     """A machine with GPUs."""
 
     info: ClassVar[KindInfo] = NODE
+    controller = NodeController
     state_type = NodeState
     contested = False
     adopts = True
@@ -63,6 +79,15 @@ class GpuNode(Provider[GpuNodeSpec, NodeState]):
                 return NodeState(stage=NodeStage.DRAINING)
             self._governor.nodes.gone[ref.name] = ref.uid
         return NodeState(stage=stage)
+
+    def is_open(self, name: str) -> bool:
+        """Whether it is open, its status says that this is as it should be, and nothing else is wanted of it."""
+        if not self._governor.can_tell or (node := self._governor.nodes.node(name)) is None:
+            return False
+        metadata, told = node["metadata"], find_condition(node, "Ready") or {}
+        if "deletionTimestamp" in metadata or metadata["uid"] in self._governor.nodes.nodes or stage_of(node) is not NodeStage.OPEN:
+            return False
+        return told.get("status") == "True" and told.get("observedGeneration") == metadata.get("generation")
 
     def _node(self, ref: Ref) -> Object:
         found = self._governor.nodes.node(ref.name)

@@ -9,7 +9,7 @@ from homeostat.client import Client, Informer
 from homeostat.gpu.controller.notices import Notices
 from homeostat.gpu.controller.standing import Object, ready
 from homeostat.gpu.controller.telling import Teller
-from homeostat.gpu.controller.waiting import Waiting
+from homeostat.gpu.controller.waiting import FIRST_AFTER, Waiting
 from homeostat.gpu.decisions import Decision, Plan
 from homeostat.gpu.kinds import WORKLOAD
 from homeostat.gpu.kinds import Phase as Stage
@@ -32,6 +32,7 @@ class Speaker:
         self._waiting, self._notices = Waiting(), Notices()
         self._teller, self._recorder = Teller(client, clock, manager), Recorder(client, clock)
         self._submitted: dict[str, str] = {}  # by uid, of those whose status does not say so yet
+        self._due: set[str] = set()  # by uid: those for whom there are words
 
     async def run(self) -> None:
         """Writes, until it is cancelled."""
@@ -51,6 +52,7 @@ class Speaker:
                 self._recorder.record(notice)
         uids |= dict.fromkeys(sorted(self._notices.changed))
         self._teller.tell(snapshot, plan, self._informers, busy=busy)
+        self._due.update(uids)
         return [ref for uid in uids if (ref := self._ref_of(uid)) is not None]
 
     def _about(self, decision: Decision) -> About | None:
@@ -61,6 +63,10 @@ class Speaker:
         return About(WORKLOAD.api_version, decision.kind, "", decision.name, "" if found is None else found["metadata"]["uid"])
 
     # Of one workload
+
+    def has_words(self, uid: str) -> bool:
+        """Whether there may be something to say of it that the loop was not asked for yet."""
+        return uid in self._due
 
     def hear(self, obj: Object, came: float | None) -> Mapping[str, Any]:
         """Takes note of a workload that was first heard of at this time. Gives what its status lacks as long as nothing was written there.
@@ -79,6 +85,7 @@ class Speaker:
     def forget(self, uid: str) -> None:
         """It is no more."""
         self._submitted.pop(uid, None)
+        self._due.discard(uid)
         self._notices.forget(uid)
         self._waiting.forget(uid)
 
@@ -96,12 +103,19 @@ class Speaker:
         come, and may be placed in a moment, is told when it is.
         """
         before = obj.get("status") or {}
+        self._due.discard(obj["metadata"]["uid"])
         marked = self._notices.conditions(obj, status, self._clock.timestamp())
         more: Object = {} if marked is None else {"conditions": marked}
         if settled is not None:
             return settled | more
-        if not more and before.get("phase") in ("Starting", "Suspending") and ready(before) == ready(status):
+        if not more and before.get("phase") in ("Starting", "Suspending") and (ready(before) == ready(status) or self._is_new(before)):
             return None
         if (said := self._waiting.words(obj, self._clock.now())) is not None:
             return self.first_words(obj) | said | more
         return None if not more and not before.get("conditions") and "drift" not in status else more
+
+    def _is_new(self, status: Mapping[str, Any]) -> bool:
+        """Whether it was placed just now: then it is told how that goes when agents say so, or when they do not for a moment."""
+        if status.get("conditions") or not status.get("startedAt"):
+            return False
+        return self._clock.now() - parse_time(status["startedAt"]) < FIRST_AFTER

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from homeostat.gpu.decisions import Decision, Verb
-from homeostat.gpu.kinds import WHOLE, Decided, Place, Preemption, ReplicaState
+from homeostat.gpu.kinds import WHOLE, Place, Preemption, ReplicaState
 from homeostat.gpu.kinds import Phase as Stage
 from homeostat.loop.record import Record
 from homeostat.loop.status import status_of
-from homeostat.model.clock import format_micro_time, parse_time
+from homeostat.model.clock import format_micro_time, format_time, parse_time
 from homeostat.model.conditions import find_condition, set_condition
 from homeostat.model.kinds import ListMap, Spec, encode
 
@@ -102,11 +101,15 @@ def carried_out(obj: Object, wish: Wish, now: float, lost: Lost, price: Price = 
 
 
 def decided(wish: Wish, now: float) -> Object:
-    """What is done, as the status keeps it."""
+    """What is done, as the status keeps it: a `Decided`."""
     said = wish.decision
-    return encode(
-        Decided(verb=said.verb, reason=said.reason, constraint=said.constraint, at=datetime.fromtimestamp(int(now), UTC), beneficiary=said.beneficiary)
-    )
+    return {
+        "verb": str(said.verb),
+        "reason": said.reason,
+        "constraint": str(said.constraint),
+        "at": format_time(now),
+        "beneficiary": said.beneficiary,
+    }
 
 
 def settled(obj: Object, now: float, lost: Lost, price: Price = free) -> Object | None:
@@ -216,6 +219,12 @@ def conditions(obj: Object, status: Status, lost: Lost, now: str) -> list[Object
         set_condition(said, kind, "True", now=now, reason="Settling", observed_generation=obj["metadata"].get("generation", 0))
     found: list[Object] = said["status"]["conditions"]
     return found
+
+
+def terse(before: Status, said: list[Object]) -> list[Object]:
+    """Of these conditions, `Ready` and those that say something or were there before: of what is over nobody asks what it is not."""
+    known = {one.get("type") for one in before.get("conditions") or ()}
+    return [one for one in said if one["type"] == "Ready" or one["status"] != "False" or one["type"] in known]
 
 
 def ready(status: Status) -> tuple[Any, ...]:

@@ -22,8 +22,8 @@ FIRST_AFTER = 1.0
 """Seconds that something has waited when it is first told: most has its place before."""
 AT_ONCE, PER_SECOND, PER_SECOND_BUSY = 100, 100, 10
 """How many are told: so many at once, then so many in a second, and fewer while others are being placed. Each is a write."""
-FRONT, IN_TURN = 200, 5000
-"""How many of the front, and of the rest, are looked at each time."""
+FRONT, IN_TURN, IN_TURN_BUSY = 200, 5000, 500
+"""How many of the front, and of the rest, are looked at each time; fewer while others are being placed, for few are told then."""
 EVERY_SECONDS = 1.0
 EXACT = 10
 """Up to this position each step is told; further back a step is a fifth of it."""
@@ -49,7 +49,7 @@ class Waiting:
         self._at, self._pending = now, pending
         due = []
         news: tuple[list[Gist], list[Gist]] = ([], [])
-        for place in self._places(len(pending)):
+        for place in self._places(len(pending), IN_TURN_BUSY if busy else IN_TURN):
             gist = pending.gist(place)
             told = self._told.get(gist.uid)
             if gist.waited >= FIRST_AFTER and (told is None or _is_news(told, gist, now)):
@@ -65,12 +65,12 @@ class Waiting:
         self._due.update(due)
         return due
 
-    def _places(self, count: int) -> Iterator[int]:
+    def _places(self, count: int, in_turn: int) -> Iterator[int]:
         yield from range(min(FRONT, count))
         rest = count - FRONT
-        for step in range(min(rest, IN_TURN)):
+        for step in range(min(rest, in_turn)):
             yield FRONT + (self._turn + step) % rest
-        self._turn = (self._turn + IN_TURN) % rest if rest > 0 else 0
+        self._turn = (self._turn + in_turn) % rest if rest > 0 else 0
 
     def words(self, obj: Object, now: float) -> Object | None:
         """What is new for a workload that is to be told; None where it is not, or waits no more."""

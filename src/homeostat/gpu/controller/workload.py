@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from homeostat.client import Client
 from homeostat.gpu.controller.governing import Governor
+from homeostat.gpu.controller.lane import Lane
 from homeostat.gpu.controller.standing import WorkloadState, is_displaced, lagging, state_of
 from homeostat.gpu.decisions import Constraint
 from homeostat.gpu.kinds import GROUP, NODE, POLICY, POOL, TENANT, WORKLOAD, WorkloadSpec, WorkloadStatus
@@ -32,14 +33,15 @@ class Workload(Provider[WorkloadSpec, WorkloadState]):
     lost. To suspend, to move and to end one are changes, and the fleet that limits are a share of is what runs.
     """
 
-    # Beside what people are told, the status has what the loop remembers.
+    # Beside what people are told, the status has what the loop remembers. What is placed is held: the loop lets it go.
     info: ClassVar[KindInfo] = replace(
-        WORKLOAD, status={**status_schema(WorkloadStatus), "x-kubernetes-preserve-unknown-fields": True}
+        WORKLOAD, status={**status_schema(WorkloadStatus), "x-kubernetes-preserve-unknown-fields": True}, held_by="assignment"
     )
     state_type = WorkloadState
     contested = False
     adopts = True
     journaled = False
+    controller = Lane
     beside = frozenset(schema_of(WorkloadStatus)["properties"])
 
     def __init__(self, clock: Clock | None = None) -> None:
@@ -68,29 +70,37 @@ class Workload(Provider[WorkloadSpec, WorkloadState]):
 
     async def observe(self, spec: WorkloadSpec) -> WorkloadState:
         await self._governor.ready()
-        return state_of(self._governor.status(current().ref))
+        return state_of(self._governor.known.status(current().ref))
 
     async def wanted(self, spec: WorkloadSpec) -> WorkloadState:
         ref = current().ref
         self._governor.check_fresh()
-        state, wish = state_of(self._governor.status(ref)), self._governor.wishes.get(ref.uid)
+        return self.ask(ref, state_of(self._governor.known.status(ref)))
+
+    def ask(self, ref: Ref, state: WorkloadState) -> WorkloadState:
+        """What is wanted of a workload that stands like this."""
+        wish = self._governor.wishes.get(ref.uid)
+        self._governor.take_up(ref.uid)
         found = self._asked[ref.uid] = wish.target if wish is not None and wish.basis == state else state
         return found
 
+    def asked(self, ref: Ref) -> WorkloadState:
+        """What was last said to be wanted."""
+        return self._asked[ref.uid]
+
     async def apply(self, spec: WorkloadSpec, diff: Diff) -> None:
-        ref = current().ref
-        await self._governor.carry_out(ref, self._asked[ref.uid])
+        await self._governor.carry_out(current().ref, self.asked(current().ref))
 
     async def unhealthy(self, spec: WorkloadSpec, state: WorkloadState) -> str:
         task = current()
-        return lagging(self._governor.status(task.ref), self._governor.lost, deleting=task.deleting)
+        return lagging(self._governor.known.status(task.ref), self._governor.lost, deleting=task.deleting)
 
     def leaves(self, spec: WorkloadSpec) -> bool:
         """Agents end what is deleted; it is let go when none of them has a process of it any more."""
         return True
 
     def harmless(self, spec: WorkloadSpec, diff: Diff) -> bool:
-        status = self._governor.status(current().ref)
+        status = self._governor.known.status(current().ref)
         return state_of(status).phase is not Stage.RUNNING or is_displaced(status, self._governor.lost)
 
     def holds(self, declaration: Mapping[str, Any]) -> bool:
@@ -105,7 +115,7 @@ class Workload(Provider[WorkloadSpec, WorkloadState]):
 
     def attribute(self, spec: WorkloadSpec, diff: Diff) -> Diff:
         """Where a node was lost, nobody meant it: it is a repair."""
-        displaced = is_displaced(self._governor.status(current().ref), self._governor.lost)
+        displaced = is_displaced(self._governor.known.status(current().ref), self._governor.lost)
         return replace(diff, cause=Cause.DRIFT) if displaced else diff
 
     def change_set(self, spec: WorkloadSpec, diff: Diff) -> str:

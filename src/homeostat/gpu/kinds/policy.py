@@ -44,8 +44,11 @@ class TimeSharing(Spec):
     per_doubling: Amount = 100.0
     """Points of priority that twice the expected GPU time costs in the queue of its tenant."""
     share_per_doubling: Amount = 0.1
-    """The part of the fleet that a tenant may have more than another, for its weight and beyond its quota, while its work is expected to be
-    short: for each halving of GPU time."""
+    """The part of the fleet that a tenant may have more than another, for its weight and beyond what is kept of their quotas, while its work is
+    expected to be short: for each halving of GPU time."""
+    lends: Fraction = 0.0
+    """The part of its own quota that a tenant leaves to shorter work of others even while it wants it itself. The rest of it is kept for it at each
+    moment, and more while it has had less than that lately; what has waited too long has a right to the whole quota."""
 
 
 class IdleReclaim(Spec):

@@ -246,7 +246,9 @@ def _words(cycle: Cycle, at: int) -> tuple[str, Constraint]:
     waited = f" after waiting {span(cycle.waited[at])}" if cycle.waited[at] >= 1 else ""
     if cycle.displaced[at]:
         return "it lost its node and goes on elsewhere", Constraint.FAILURE
-    if cycle.band[at] <= OWN:
+    column = tenants.column[w.tenant[at], cycle.lead[at]]
+    used = cycle.ledger.used[w.tenant[at], column] + cycle.total[at]
+    if cycle.band[at] <= OWN or used <= tenants.nominal[w.tenant[at], column]:
         return f"{gpus(int(cycle.total[at]))} within the quota of {tenant} are free{waited}", Constraint.NONE
     return f"{gpus(int(cycle.total[at]))} are free beyond the quota of {tenant}{waited}", Constraint.NONE
 

@@ -1,8 +1,9 @@
 """Fair share: in which order those that wait come, by their tenants' weighted dominant share, the past counted in.
 
 First what has waited too long or lost its node, then what is within its tenant's own quota, then what must be borrowed, and last what
-was taken back as idle. Within each the tenant comes first that has least for its weight, as if all before had been admitted. Within a
-tenant priority decides, with points for waiting and, under time sharing, against work that is expected to be long.
+was taken back as idle. Under time sharing a part of all quotas may be lent to short work: then only the rest comes before what is borrowed.
+Within each the tenant comes first that has least for its weight, as if all before had been admitted. Within a tenant priority decides, with
+points for waiting and, under time sharing, against work that is expected to be long.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import numpy as np
 
 from homeostat.gpu.cycle import DAY, HOUR, Cycle
 from homeostat.gpu.decisions import Constraint
-from homeostat.gpu.entitlement import dominant_shares
+from homeostat.gpu.entitlement import dominant_shares, floors
 from homeostat.gpu.kinds import WHOLE
 from homeostat.gpu.snapshot import NONE, Bools, Floats, Ints
 
@@ -44,6 +45,8 @@ def remember(cycle: Cycle) -> None:
         0.5 ** (max(cycle.now - memory.at, 0.0) / policy.half_life.total_seconds()) if memory.at is not None else 1.0
     )
     past = past * faded + now * (1 - faded)
+    sharing = cycle.policy.time_sharing
+    cycle.ledger.floor = floors(tenants, cycle.ledger.limits, past, sharing.lends if sharing.enabled else 0.0)
     models = cycle.snapshot.models
     for at, by_column in zip(*np.nonzero(past > _FORGOTTEN), strict=True):
         cycle.next.usage.setdefault(tenants.name[at], {})[models[by_column]] = float(past[at, by_column])
@@ -65,9 +68,9 @@ def put_in_order(cycle: Cycle) -> None:
     rank = np.lexsort((queue, -points, w.tenant[queue]))  # by tenant, best first
     queue, points = queue[rank], points[rank]
     tenant, lead, total = w.tenant[queue], cycle.lead[queue], cycle.total[queue]
-    own = _within_own(cycle, queue)
-    band = np.where(own, OWN, BORROWED)
-    band[_overdue(cycle, queue, own)] = OVERDUE
+    _, column, held = reach(cycle, queue)
+    band = np.where(held <= cycle.ledger.floor[tenant, column], OWN, BORROWED)
+    band[_overdue(cycle, queue, held <= cycle.snapshot.tenants.nominal[tenant, column])] = OVERDUE
     if cycle.memory.warned:
         band[np.isin(queue, cycle.find(cycle.memory.warned))] = IDLE
     if cycle.policy.fair_share.enabled:
@@ -147,8 +150,8 @@ def grouped_sum(amount: Floats | Ints, group: Ints) -> Floats:
     return np.asarray(total - np.repeat((total - amount)[starts], np.diff(np.r_[starts, len(group)])))
 
 
-def _within_own(cycle: Cycle, queue: Ints) -> Bools:
-    """Whether each, with all of its tenant before it, is within the tenant's own quota."""
+def reach(cycle: Cycle, queue: Ints) -> tuple[Ints, Ints, Floats]:
+    """The tenant and the column of each, and what the tenant would hold in it with this one and all of its own before it in the queue."""
     w, tenants = cycle.snapshot.workloads, cycle.snapshot.tenants
     tenant, total = w.tenant[queue], cycle.total[queue]
     column = tenants.column[tenant, cycle.lead[queue]]
@@ -157,7 +160,7 @@ def _within_own(cycle: Cycle, queue: Ints) -> Bools:
     before = np.empty(len(queue))
     before[by_column] = grouped_sum(total[by_column], key)
     staying = cycle.ledger.used - cycle.ledger.leaving
-    return np.asarray(staying[tenant, column] + before <= tenants.nominal[tenant, column])
+    return tenant, column, np.asarray(staying[tenant, column] + before)
 
 
 def _overdue(cycle: Cycle, queue: Ints, own: Bools) -> Bools:

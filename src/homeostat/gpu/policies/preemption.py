@@ -1,6 +1,7 @@
 """Preemption: the first that wait may take the place of others, by one of five rights.
 
-- quota: work within its tenant's own quota takes back what others of the cohort borrowed;
+- quota: work within its tenant's own quota takes back what others of the cohort borrowed. Where a part of all quotas is lent to short work
+  (`timeSharing.lends`), this right and the immunity from the next ones hold for the rest of it;
 - priority: a higher one goes before a lower one of the same tenant, or of any tenant where shares are not kept;
 - fair share: of two tenants that both borrow, the one with less takes from the one with more, never so far that they change sides;
 - waiting: what has waited too long takes the place of what has had its time and loses nothing by being suspended, of its own tenant or of
@@ -202,10 +203,10 @@ class Preemption:
         """Which of them it may take the place of, by each right, in the order of `_RIGHTS`."""
         cycle, w, sharing = self.cycle, self.cycle.snapshot.workloads, self.cycle.policy.time_sharing
         tenant, total = int(w.tenant[at]), int(cycle.total[at])
-        used, nominal, cohort = self.ledger.used, self.ledger.limits.nominal, self.ledger.limits.cohort
-        own = used[tenant, column] + total <= nominal[tenant, column]
+        used, floor, cohort = self.ledger.used, self.ledger.floor, self.ledger.limits.cohort
+        own = used[tenant, column] + total <= floor[tenant, column]
         same = w.tenant[able] == tenant
-        borrows = (used[w.tenant[able], column] > nominal[w.tenant[able], column]) & (cycle.column[able] == column)
+        borrows = (used[w.tenant[able], column] > floor[w.tenant[able], column]) & (cycle.column[able] == column)
         kin = (cohort[w.tenant[able]] == cohort[tenant]) & ~same & borrows
         nothing = np.zeros(len(able), dtype=bool)
         by_quota = kin if own else nothing
@@ -226,7 +227,7 @@ class Preemption:
         cycle, w = self.cycle, self.cycle.snapshot.workloads
         tenant, other, weight = int(w.tenant[at]), int(w.tenant[victim]), cycle.snapshot.tenants.weight
         if by_quota:
-            return bool(self.ledger.used[other, column] - lost > self.ledger.limits.nominal[other, column])
+            return bool(self.ledger.used[other, column] - lost > self.ledger.floor[other, column])
         whole = max(int(cycle.capacity[cycle.lead[at]]), 1)
         mine = cycle.share[tenant] + (self.taken.get(tenant, 0) + cycle.total[at]) / whole / weight[tenant]
         theirs = cycle.share[other] + (self.taken.get(other, 0) - lost - cycle.total[victim]) / whole / weight[other]
@@ -282,7 +283,7 @@ def _never() -> tuple[Fleet, Ledger, Taken]:
 
 
 _RIGHTS = {
-    Constraint.QUOTA: "{who} needs it within the quota of {tenant}, and {other} had borrowed it",
+    Constraint.QUOTA: "{who} needs it within the quota of {tenant}, and {other} has more than is kept for it",
     Constraint.PRIORITY: "{who} has a higher priority",
     Constraint.SLA: "{who} has waited too long",
     Constraint.FAIR_SHARE: "{who} needs it, and {tenant} has less than {other} for its weight",

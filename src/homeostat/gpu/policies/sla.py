@@ -6,7 +6,7 @@ import numpy as np
 
 from homeostat.gpu.cycle import DAY, Cycle, span
 from homeostat.gpu.decisions import Constraint, Verb
-from homeostat.gpu.policies.fair_share import OWN
+from homeostat.gpu.policies.fair_share import reach
 from homeostat.gpu.policies.moving import tell_once
 
 
@@ -36,8 +36,9 @@ def _serve(cycle: Cycle) -> None:
     promised = np.flatnonzero(tenants.share_of_time > 0).tolist()
     if not promised:
         return
-    w = cycle.snapshot.workloads
-    short = {int(w.tenant[at]) for at in cycle.order.tolist() if cycle.waits[at] and cycle.band[at] <= OWN}
+    waiting = cycle.order[cycle.waits[cycle.order]]
+    whose, column, held = reach(cycle, waiting)
+    short = set(whose[held <= tenants.nominal[whose, column]].tolist())
     faded = 0.5 ** (max(cycle.now - memory.at, 0.0) / DAY) if memory.at is not None else 1.0
     for tenant in promised:
         name, target = tenants.name[tenant], float(tenants.share_of_time[tenant])

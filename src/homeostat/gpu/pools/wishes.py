@@ -121,6 +121,8 @@ class Wishes:
             self._wish_nodes(wished, pool, nodes, decided, used, needed=needed)
         for node in (node for nodes in of_pool.values() for node in nodes):
             name = node["metadata"]["name"]
+            if name not in decided and not (node.get("status") or {}).get("stage"):
+                continue  # it is open, and nothing else was ever decided of it
             self._wish(wished, node, node_wish(node, decided.get(name), empty=name not in used, mine=False, replaced=False))
         self._ring(wished, pools)
         self.nodes, self.pools = wished, pools
@@ -164,11 +166,12 @@ class Wishes:
     # What is told
 
     def _tell(self, plan: Plan, snapshot: Snapshot) -> None:
-        nodes = self._informers[NODE.kind].all()
+        nodes, flapped = self._informers[NODE.kind].all(), plan.memory.flaps
         for obj in nodes:
-            flaps = len(plan.memory.flaps.get(obj["metadata"]["name"], ()))
-            if flaps or (obj.get("status") or {}).get("flaps"):
-                self._say(NODE.kind, obj, {"flaps": flaps})
+            if (obj.get("status") or {}).get("flaps") or obj["metadata"]["name"] in flapped:
+                self._say(NODE.kind, obj, {"flaps": len(flapped.get(obj["metadata"]["name"], ()))})
+        if not self._pools and not self._informers[POOL.kind].all():
+            return
         why = {one.subject: one.reason for one in plan.decisions if one.kind == POOL.kind}
         joined = {obj["metadata"]["name"]: stage_of(obj) for obj in nodes}
         ready = _ready(snapshot, self.lease)

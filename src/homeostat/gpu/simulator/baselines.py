@@ -7,12 +7,12 @@ from collections.abc import Callable
 import numpy as np
 
 from homeostat.gpu.cycle import Cycle
-from homeostat.gpu.decisions import Constraint, Memory, Plan, Verb
+from homeostat.gpu.decisions import Constraint, Memory, Plan
 from homeostat.gpu.explain import Pending
-from homeostat.gpu.kinds import WHOLE, GpuPolicySpec
-from homeostat.gpu.policies import admission, failure
+from homeostat.gpu.kinds import WHOLE, GpuPolicySpec, Preempting
+from homeostat.gpu.policies import admission, failure, preemption
 from homeostat.gpu.policies.fair_share import BORROWED, lead_models
-from homeostat.gpu.snapshot import NONE, Ints, Mode, Phase, Snapshot
+from homeostat.gpu.snapshot import NONE, Bools, Ints, Mode, Snapshot
 
 
 def _queue(cycle: Cycle, order: Ints) -> None:
@@ -52,36 +52,46 @@ def priority_backfill(snapshot: Snapshot, policy: GpuPolicySpec, memory: Memory)
 
 def least_attained_service(threshold: float = 3600.0) -> Callable[[Snapshot, GpuPolicySpec, Memory], Plan]:
     """Tiresias with two queues: who has had less than `threshold` GPU seconds goes before who has had more, and takes its place; by submission
-    within a queue."""
+    within a queue. Whoever fits starts, and room is made in the way in which the governor makes it: the last submitted go, no more of them than
+    it takes, and what is cleared is kept for the one for whom it was done."""
 
     def las(snapshot: Snapshot, policy: GpuPolicySpec, memory: Memory) -> Plan:
-        cycle, w = Cycle(snapshot, policy, memory), snapshot.workloads
+        cycle, w = Cycle(snapshot, _UNBOUND, memory), snapshot.workloads
         failure.mend(cycle)
-        level = (w.ran * cycle.total / WHOLE >= threshold).astype(np.int64)
+        served = np.asarray(w.ran * cycle.total / WHOLE >= threshold)
         waiting = np.flatnonzero(cycle.waits)
-        _queue(cycle, waiting[np.lexsort((waiting, level[waiting]))])
-        short = 0
-        coming = int(cycle.total[cycle.held & cycle.leaving].sum())
+        _queue(cycle, waiting[np.lexsort((waiting, served[waiting]))])
+        preemption.honour(cycle)
         for at in cycle.order.tolist():
-            if level[at] and _free(cycle) + coming < short + cycle.total[at]:
-                continue  # it is for those of the first queue, though it may be scattered
-            if not _place(cycle, at) and level[at] == 0:
-                short += int(cycle.total[at])
-        able = (
-            cycle.held & ~cycle.leaving & (w.phase == Phase.RUNNING) & (w.preemption <= Mode.CHECKPOINT) & (level == 1)
-        )
-        for at in np.flatnonzero(able)[::-1].tolist():  # the last submitted first
-            if _free(cycle) + coming >= short:
-                break
-            cycle.stop(Verb.PREEMPT, at, "others have had less service", Constraint.TIME_SHARING)
-            coming += int(cycle.total[at])
+            if cycle.waits[at] and at not in cycle.reserved:
+                _place(cycle, at)
+        _Turn(cycle, served).run()
         return _plan(cycle)
 
     return las
 
 
-def _free(cycle: Cycle) -> int:
-    return int(np.maximum(cycle.fleet.free[cycle.open], 0).sum())
+_UNBOUND = GpuPolicySpec(preemption=Preempting(per_hour=10**9, per_workload=10**9))
+
+
+class _Turn(preemption.Preemption):
+    """Who has had less takes the place of who has had more."""
+
+    def __init__(self, cycle: Cycle, served: Bools) -> None:
+        super().__init__(cycle)
+        self.served = served
+
+    def run(self) -> None:
+        """For all of the first queue that still wait."""
+        self.shape = admission.shapes(self.cycle, self.cycle.order)
+        waiting = self.cycle.order[self.cycle.waits[self.cycle.order]]
+        self._seek(waiting[~self.served[waiting]], len(waiting))
+
+    def _victims(self, at: int, model: int, column: int) -> tuple[list[int], dict[int, Constraint]]:
+        keeps_work = self.cycle.snapshot.workloads.preemption[self.able] <= Mode.CHECKPOINT
+        able = self.able[keeps_work & self.served[self.able] & (self.cycle.model[self.able] == model)]
+        victims = able[::-1].tolist()  # the last submitted first
+        return victims, dict.fromkeys(victims, Constraint.TIME_SHARING)
 
 
 def _place(cycle: Cycle, at: int) -> bool:

@@ -144,6 +144,8 @@ class Simulation:
     def step(self, until: float = NEVER) -> bool:
         """Goes to the next moment at which there is something to decide, and decides. False when nothing more will happen."""
         waits = bool((self.here & np.isin(self.rows["phase"], (Phase.PENDING, Phase.SUSPENDED))).any())
+        while self.events and self._is_void(*self.events[0]):
+            heapq.heappop(self.events)
         upcoming = self.events[0][0] if self.events else NEVER
         target = max(min(upcoming, self.now + self.timing.tick if waits else NEVER), self.now + self.timing.every)
         idle = not self.events and not (waits and self._may_still_start())
@@ -156,6 +158,10 @@ class Simulation:
         self._pass_time(target)
         self._decide()
         return True
+
+    def _is_void(self, _: float, kind: int, at: int, generation: int) -> bool:
+        """Whether nothing comes of it any more: the end of a run that was broken off. To look at that moment would tell when it would have been."""
+        return kind in (Event.END, Event.GONE) and generation != self.generation[at]
 
     def _may_still_start(self) -> bool:
         """Whether time alone can still change something: not for ever where nothing runs and nothing comes."""

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from homeostat.model.kinds.schema import schema_of
 from homeostat.model.kinds.shape import Struct
 from homeostat.model.names import dns1035_problems, dns_subdomain_problems
-from homeostat.model.protocol import HOST
+from homeostat.model.protocol import HELD_BY, HOST
 
 Raw = dict[str, Any]
 Scope = Literal["Namespaced", "Cluster"]
@@ -119,6 +119,8 @@ class KindInfo:
     labels: Mapping[str, str] = field(default_factory=dict, hash=False)
     host: bool = False
     """Whether its objects have something run or written on the host: who declares one needs the verb `operate` as well."""
+    held_by: str = ""
+    """The field of the status by which its objects are held: see `protocol.HELD_BY`."""
 
     def __post_init__(self) -> None:
         if not self.plural:
@@ -178,8 +180,8 @@ def crd_for(kind: KindInfo) -> Raw:
     metadata: Raw = {"name": kind.name}
     if kind.labels:
         metadata["labels"] = dict(kind.labels)
-    if kind.host:
-        metadata["annotations"] = {HOST: "true"}
+    if marks := ({HOST: "true"} if kind.host else {}) | ({HELD_BY: kind.held_by} if kind.held_by else {}):
+        metadata["annotations"] = marks
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",

@@ -9,11 +9,10 @@ from typing import Any
 import orjson
 
 from homeostat.loop.provider import Provider, Refused
-from homeostat.model.kinds import Column
 from homeostat.providers.ansible.reading import Line, failures, read_plan
 from homeostat.providers.ansible.spec import AnsibleSpec
 from homeostat.providers.dryrun.place import private
-from homeostat.providers.dryrun.plan import SHOWN, Plan, PlanState
+from homeostat.providers.dryrun.plan import COLUMNS, SHOWN, Plan, PlanState
 from homeostat.providers.dryrun.provider import DryRun, Job, ToolFailed, lines_of
 from homeostat.providers.dryrun.running import REASON_MOST
 from homeostat.providers.dryrun.source import within
@@ -22,6 +21,7 @@ PROGRAM = "ansible-playbook"
 VARIABLES, RESULTS = "variables.json", "results.json"
 FAILURES_SHOWN = 10
 _CALLBACKS = Path(__file__).parent / "callback"
+_THIS_HOST = Path(__file__).parent / "here.ini"
 
 
 class AnsiblePlay(
@@ -31,11 +31,7 @@ class AnsiblePlay(
     host=True,
     adopts=True,
     shown=SHOWN,
-    columns=(
-        Column("Add", ".status.add", "integer"),
-        Column("Change", ".status.change", "integer"),
-        Column("Destroy", ".status.destroy", "integer"),
-    ),
+    columns=COLUMNS,
 ):
     """An Ansible playbook, whose hosts are kept as it says. It leaves them as they are when it is deleted."""
 
@@ -91,7 +87,7 @@ def _options(spec: AnsibleSpec, directory: Path) -> list[str]:
     elif spec.hosts:
         found = ["--inventory", ",".join(spec.hosts) + ","]
     else:
-        found = ["--inventory", "localhost,", "--connection", "local"]
+        found = ["--inventory", str(_THIS_HOST)]
     for option, words in (("--limit", spec.limit), ("--tags", spec.tags)):
         found += [option, ",".join(words)] if words else []
     return found

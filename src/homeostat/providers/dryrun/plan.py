@@ -16,7 +16,7 @@ import orjson
 from homeostat.loop.diff import Change, Diff, Path, whole_cause
 from homeostat.loop.fleet import Cause, Parts
 from homeostat.loop.observation import ABSENT
-from homeostat.model.kinds import Spec
+from homeostat.model.kinds import Column, Spec
 
 MASK = "(sensitive)"
 SHOWN_MOST = 200
@@ -97,6 +97,8 @@ class PlanState(Spec):
 
 SHOWN = ("pending", "plan", "add", "change", "destroy", "size", "drifted", "outputs", "unchecked")
 """Fields of the state that a status shows."""
+COLUMNS = tuple(Column(name.capitalize(), f".status.{name}", "integer") for name in ("add", "change", "destroy"))
+"""What `get` prints of a module."""
 
 
 def state_of(plan: Plan, digest: str) -> PlanState:

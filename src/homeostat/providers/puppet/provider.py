@@ -10,8 +10,7 @@ from typing import Any
 import orjson
 
 from homeostat.loop.provider import Provider, Refused
-from homeostat.model.kinds import Column
-from homeostat.providers.dryrun.plan import SHOWN, Plan, PlanState
+from homeostat.providers.dryrun.plan import COLUMNS, SHOWN, Plan, PlanState
 from homeostat.providers.dryrun.provider import DryRun, Job, ToolFailed, lines_of
 from homeostat.providers.dryrun.running import REASON_MOST
 from homeostat.providers.dryrun.source import within
@@ -34,11 +33,7 @@ class PuppetManifest(
     host=True,
     adopts=True,
     shown=SHOWN,
-    columns=(
-        Column("Add", ".status.add", "integer"),
-        Column("Change", ".status.change", "integer"),
-        Column("Destroy", ".status.destroy", "integer"),
-    ),
+    columns=COLUMNS,
 ):
     """A Puppet manifest, by which this host is kept. It leaves the host as it is when it is deleted."""
 

@@ -12,9 +12,8 @@ from typing import Any
 import orjson
 
 from homeostat.loop.provider import Moved, Provider, Refused
-from homeostat.model.kinds import Column
 from homeostat.providers.dryrun.place import private
-from homeostat.providers.dryrun.plan import SHOWN, Plan, PlanState
+from homeostat.providers.dryrun.plan import COLUMNS, SHOWN, Plan, PlanState
 from homeostat.providers.dryrun.provider import DryRun, Job, ToolFailed, lines_of
 from homeostat.providers.dryrun.running import REASON_MOST, Said
 from homeostat.providers.terraform.reading import LOCKED, STALE, errors_of, lock_of, read_plan, words
@@ -37,11 +36,7 @@ class TerraformModule(
     adopts=True,
     contested=True,
     shown=SHOWN,
-    columns=(
-        Column("Add", ".status.add", "integer"),
-        Column("Change", ".status.change", "integer"),
-        Column("Destroy", ".status.destroy", "integer"),
-    ),
+    columns=COLUMNS,
 ):
     """A Terraform or OpenTofu module, whose things are kept as it declares them."""
 

@@ -30,18 +30,17 @@ function shares(counts, total) {
 }
 
 // A line without axes: how a figure went.
-export function Spark({ values, label }) {
-  const kept = values.slice(-240);
-  const top = Math.max(1, ...kept);
-  const step = kept.length > 1 ? 100 / (kept.length - 1) : 100;
-  const points = kept.map((value, index) => `${(index * step).toFixed(1)},${(23 - (22 * value) / top).toFixed(1)}`).join(" ");
-  return html`<svg class="spark" role="img" aria-label=${`${label}: now ${number(kept.at(-1))}, at most ${number(Math.max(0, ...kept))}`} viewBox="0 0 100 24" preserveAspectRatio="none">
-    <polyline points=${kept.length > 1 ? points : ""} vector-effect="non-scaling-stroke" />
+export function Spark({ at, values, label }) {
+  const most = values.reduce((found, value) => Math.max(found, value), 0);
+  const [first, span] = [at[0], at.at(-1) - at[0] || 1];
+  const points = values.map((value, index) => `${((100 * (at[index] - first)) / span).toFixed(1)},${(23 - (22 * value) / Math.max(1, most)).toFixed(1)}`).join(" ");
+  return html`<svg class="spark" role="img" aria-label=${`${label}: now ${number(values.at(-1))}, at most ${number(most)}`} viewBox="0 0 100 24" preserveAspectRatio="none">
+    <polyline points=${values.length > 1 ? points : ""} vector-effect="non-scaling-stroke" />
   </svg>`;
 }
 
 // A list of any length: only what can be seen is in the page. `rows` of one height; `row(item)` gives the cells.
-export function Rows({ columns, rows, row, keyOf, empty, label, height = 34 }) {
+export function Rows({ columns, rows, row, keyOf, empty, label, height = 34, look: kind = "" }) {
   const frame = useRef(null);
   const [[top, seen], setSeen] = useState([0, 40]);
   const look = () => {
@@ -55,7 +54,7 @@ export function Rows({ columns, rows, row, keyOf, empty, label, height = 34 }) {
   }, []);
   if (!rows.length) return html`<div class="empty">${empty}</div>`;
   const shown = rows.slice(top, top + seen);
-  return html`<div class="rows" ref=${frame} onScroll=${look} tabindex="0" role="region" aria-label=${label}>
+  return html`<div class=${`rows ${kind}`} ref=${frame} onScroll=${look} tabindex="0" role="region" aria-label=${label}>
     <table aria-rowcount=${rows.length + 1}>
       <thead><tr>${columns.map((name) => html`<th scope="col">${name}</th>`)}</tr></thead>
       <tbody>
@@ -65,6 +64,18 @@ export function Rows({ columns, rows, row, keyOf, empty, label, height = 34 }) {
       </tbody>
     </table>
   </div>`;
+}
+
+// Whether the page is as narrow as a phone, and again when that changes.
+export function useNarrow() {
+  const screen = matchMedia("(max-width: 640px)");
+  const [narrow, setNarrow] = useState(screen.matches);
+  useEffect(() => {
+    const heard = (event) => setNarrow(event.matches);
+    screen.addEventListener("change", heard);
+    return () => screen.removeEventListener("change", heard);
+  }, []);
+  return narrow;
 }
 
 // A question that must be answered before anything else. `onClose` ends it.

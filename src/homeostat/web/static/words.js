@@ -26,6 +26,7 @@ export function Ago({ time, bare }) {
   return time ? html`<time datetime=${time} title=${new Date(time).toLocaleString()}>${ago(time, now)}${bare ? "" : " ago"}</time>` : "";
 }
 
+export const seconds = (value) => (value < 1 ? `${Math.round(1000 * value)} ms` : value < 60 ? `${Number(value.toPrecision(2))} s` : `${Math.round(value / 60)} min`);
 export const number = (value) => (value ?? 0).toLocaleString();
 export const many = (count, one, more = `${one}s`) => `${number(count)} ${count === 1 ? one : more}`;
 

@@ -1,5 +1,6 @@
 """What a page can ask to hear of: one file a topic, each an asynchronous generator of what to tell, until nobody listens."""
 
+from homeostat.web.topics.asif import as_if_let_go
 from homeostat.web.topics.audit import audit
 from homeostat.web.topics.changesets import changeset, changesets
 from homeostat.web.topics.events import events
@@ -13,6 +14,7 @@ from homeostat.web.topics.rows import rows
 from homeostat.web.topics.trips import limit_trips
 
 TOPICS = {
+    "as-if": as_if_let_go,
     "audit": audit,
     "changeset": changeset,
     "changesets": changesets,

@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator, Mapping
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from orjson import Fragment
+
 from homeostat.client.kinds import Kind
 from homeostat.gpu.kinds import NODE, TENANT, WORKLOAD
 from homeostat.model.errors import ApiError
@@ -98,77 +100,97 @@ class _Told:
 
     def __init__(self, viewer: Viewer, board: Board, judge: Judge) -> None:
         self._viewer, self._board, self._judge = viewer, board, judge
+        self._facts: object = None
+        self._rights: tuple[bool, ...] = ()
+        self._looks = -1
         self._parts: dict[str, Any] = {}
-        self._nodes: dict[str, dict[str, Any]] = {}
+        self._version = -1
+        """Of the racks; -1: nothing of them was told."""
+        self._veiled: dict[str, dict[str, Any]] | None = None
+        """What was told of nodes where not all of them is; None: nothing was."""
         self._sampled = 0.0
 
     def news(self) -> dict[str, Any]:
         """What differs from what was told before; empty: nothing."""
-        if self._judge.facts is None:
+        facts = self._judge.facts
+        if facts is None:
             return self._changed({"problem": self._judge.problem})
-        words = self._changed(self._now() | {"problem": ""})
-        if self._viewer.sees(NODES):
-            words |= self._node_news()
-        if self._viewer.sees(TENANTS):
-            series = {name: one.since(self._sampled) for name, one in self._board.gpu.series.items()}
-            self._sampled = max((one["at"][-1] for one in series.values() if one["at"]), default=self._sampled)
-            if series := {name: one for name, one in series.items() if one["at"]}:
-                words["series"] = series
-        return words | {"at": self._judge.facts.now} if words else {}
+        nodes, tenants, workloads = rights = tuple(self._viewer.sees(kind) for kind in (NODES, TENANTS, WORKLOADS))
+        again = rights != self._rights or (self._looks != self._viewer.looks and not workloads)
+        if again:
+            self._rights, self._version = rights, -1
+        words: dict[str, Any] = {}
+        if again or facts is not self._facts:
+            words = self._changed(self._now() | {"problem": "", "sees": {"nodes": nodes, "tenants": tenants, "workloads": workloads}})
+        if nodes:
+            words |= self._node_news() if workloads else self._veiled_news()
+        if tenants and (facts is not self._facts or again):
+            words |= self._series_news()
+        self._facts, self._looks = facts, self._viewer.looks
+        return words | {"at": facts.now} if words else {}
+
+    def _series_news(self) -> dict[str, Any]:
+        series = {name: one.since(self._sampled) if self._sampled else one.outline() for name, one in self._board.gpu.series.items()}
+        self._sampled = max((one["at"][-1] for one in series.values() if one["at"]), default=self._sampled)
+        found = {name: one for name, one in series.items() if one["at"]}
+        return {"series": found} if found else {}
 
     def _now(self) -> dict[str, Any]:
-        from homeostat.insight import gpu_view
-        from homeostat.web.judge import LIMIT, parts_of
+        """Parts as `Part` where all get the same."""
+        from homeostat.web.judge import parts_of
 
-        judge, facts, viewer = self._judge, self._judge.facts, self._viewer
-        assert facts is not None
-        everything = viewer.sees(WORKLOADS)
-        parts: dict[str, Any] = {
-            "sees": {"nodes": viewer.sees(NODES), "tenants": viewer.sees(TENANTS), "workloads": everything},
-            "notes": facts.notes[:20],
-            "preemptions": gpu_view.preemptions(facts),
-            **(judge.parts if everything else parts_of(facts, self._sees)),
-        }
-        parts["waiting"] = len(facts.plan.pending) if everything else len(parts["queue"])
-        if viewer.sees(NODES):
-            parts["empty"] = gpu_view.empty_nodes(facts)[:LIMIT]
-        if viewer.sees(TENANTS):
-            parts["tenants"] = [_tenant(row, facts.tenants[row["tenant"]], judge.figures[row["tenant"]]) for row in judge.tenants]
-        if viewer.sees(POLICIES):
-            parts["halts"] = facts.halts
+        judge, viewer = self._judge, self._viewer
+        assert judge.facts is not None
+        hidden = {name for name, kind in (("empty", NODES), ("tenants", TENANTS), ("halts", POLICIES)) if not viewer.sees(kind)}
+        parts: dict[str, Any] = {name: part for name, part in judge.parts.items() if name not in hidden}
+        if not viewer.sees(WORKLOADS):
+            parts |= parts_of(judge.facts, self._sees)
+            parts["waiting"] = len(parts["queue"])
         return parts
 
     def _sees(self, workload: Mapping[str, Any]) -> bool:
         return self._viewer.sees(WORKLOADS, workload["metadata"].get("namespace", ""))
 
     def _changed(self, parts: dict[str, Any]) -> dict[str, Any]:
-        found = {name: part for name, part in parts.items() if name not in self._parts or self._parts[name] != part}
+        from homeostat.web.judge import Part
+
+        found = {name: part for name, part in parts.items() if name not in self._parts or not _same(self._parts[name], part)}
         self._parts.update(found)
-        return found
+        return {name: Fragment(part.line) if isinstance(part, Part) else part for name, part in found.items()}
 
     def _node_news(self) -> dict[str, Any]:
-        whole = self._viewer.sees(WORKLOADS)
-        now = self._judge.nodes if whole else {name: self._veiled(row) for name, row in self._judge.nodes.items()}
-        rows = [row for name, row in now.items() if (known := self._nodes.get(name)) is not row and known != row]
-        gone = [name for name in self._nodes if name not in now]
-        first, self._nodes = not self._nodes, dict(now)
+        racks, before = self._judge.racks, self._version
+        self._version, self._veiled = racks.version, None
+        if before < 0:
+            return {"nodes": Fragment(racks.whole()), "gone": []}
+        moved = list(racks.since(before))
+        rows = [Fragment(rack.line) for _, rack in moved if rack is not None]
+        gone = [name for name, rack in moved if rack is None]
+        return {"nodes": rows, "gone": gone} if moved else {}
+
+    def _veiled_news(self) -> dict[str, Any]:
+        """Nodes without the names of what one does not see."""
+        racks, known, first = self._judge.racks, self._veiled or {}, self._veiled is None
+        if self._version < 0:  # rights are others: all of it is looked at
+            now = {rack.row["name"]: self._veil(rack.row) for rack in racks.all()}
+            gone = [name for name in known if name not in now]
+        else:
+            moved = list(racks.since(self._version))
+            now = {name: self._veil(rack.row) for name, rack in moved if rack is not None}
+            gone = [name for name, rack in moved if rack is None and name in known]
+        rows = [row for name, row in now.items() if known.get(name) != row]
+        self._veiled = {name: row for name, row in (known | now).items() if name not in gone}
+        self._version = racks.version
         return {"nodes": rows, "gone": gone} if rows or gone or first else {}
 
-    def _veiled(self, row: dict[str, Any]) -> dict[str, Any]:
-        """A node without the names of what one does not see."""
-        return {**row, "gpus": [[*gpu[:-1], [self._veil(one) for one in gpu[-1]]] for gpu in row["gpus"]]}
+    def _veil(self, row: dict[str, Any]) -> dict[str, Any]:
+        return {**row, "gpus": [[*gpu[:-1], [self._veiled_holder(one) for one in gpu[-1]]] for gpu in row["gpus"]]}
 
-    def _veil(self, holder: list[Any]) -> list[Any]:
+    def _veiled_holder(self, holder: list[Any]) -> list[Any]:
         seen = self._viewer.sees(WORKLOADS, holder[0].rpartition("/")[0])
         return holder if seen or not holder[0] else ["*", holder[1] if self._viewer.sees(TENANTS) else "", *holder[2:]]
 
 
-def _tenant(row: dict[str, Any], tenant: Mapping[str, Any], figures: Mapping[str, float]) -> dict[str, Any]:
-    status = tenant.get("status") or {}
-    return {
-        **row,
-        "entitled": figures["entitled"],
-        "gpuHours": round(status.get("gpuHours", 0.0), 2),
-        "cost": round(status.get("cost", 0.0), 2),
-        "slaMisses": status.get("slaMisses", 0),
-    }
+def _same(before: Any, now: Any) -> bool:
+    """What all get is made once, so another object is another value; all else is compared."""
+    return before is now or (type(before) is type(now) and not isinstance(now, tuple) and bool(before == now))

@@ -1,4 +1,4 @@
-"""`trips`: how often other limits of a policy would have tripped since the board began to count, a day back at most."""
+"""`trips`: how often other limits of a policy would have tripped in the last day, as far as it was watched."""
 
 from __future__ import annotations
 

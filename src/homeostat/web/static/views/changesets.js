@@ -3,11 +3,12 @@ import { html, useEffect, useState } from "../lib.js";
 import { kindNamed } from "../kinds.js";
 import { useTopics } from "../live.js";
 import { Bar, Command, Problem, STANDINGS, Standing } from "../parts.js";
+import { Lines, SIGNS } from "../plan.js";
 import { Link, go, pathTo, resourcePath, setQuery, useRoute } from "../router.js";
 import { may } from "../session.js";
 import { Ago, many, number } from "../words.js";
 import { Returning } from "./history.js";
-import { Halted, Lines, SIGNS } from "./policy.js";
+import { Halted } from "./policy.js";
 
 export function ChangeSets() {
   const { query } = useRoute();
@@ -88,9 +89,9 @@ function Reach({ fleet }) {
   </section>`;
 }
 
-// A wave is known from what its policy told since this server started; one that came and went in a moment may be missing.
+// Waves under way, and those that are over: a policy keeps what it did last, over restarts.
 function Waves({ waves, open }) {
-  if (!waves.length) return html`<p class="hint">${open ? "None has begun." : "None is known: there was nothing to do in waves, or it was before this server started."}</p>`;
+  if (!waves.length) return html`<p class="hint">${open ? "None has begun." : "None is known: what is only made new goes in no waves, and of long ago none is kept."}</p>`;
   return html`<ol class="waves">${waves.map((wave) => {
     const failed = wave.failed ? `, ${number(wave.failed)} failed` : "";
     const words = wave.over ? `${many(wave.members, "object")}, over${failed}` : `${number(wave.verified)} of ${number(wave.members)} verified${failed}`;

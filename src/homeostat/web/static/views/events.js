@@ -39,7 +39,7 @@ export function Events() {
       columns=${["When", "Reason", "About", "What"]}
       rows=${shown}
       keyOf=${(event) => event.id}
-      empty=${version ? "No event matches. Events are kept for an hour." : "Loading…"}
+      empty=${version ? "No event matches. Events are kept for an hour." : problem ? "" : "Loading…"}
       row=${(event) => html`<td><${Ago} time=${event.at} />${event.count > 1 ? ` ×${event.count}` : ""}</td>
         <td class=${event.type === "Warning" ? "standing held" : ""}>${event.reason}</td>
         <td title=${`${event.about.kind} ${event.about.namespace}/${event.about.name}`}><${Link} to=${pathTo("find", event.about.apiVersion, event.about.kind, event.about.namespace || "-", event.about.name)}>${event.about.kind} ${event.about.name}<//></td>

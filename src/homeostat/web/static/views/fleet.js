@@ -1,12 +1,11 @@
 // Within five seconds: what drifts, what the loop does about it, what it refuses and why. And the big switch.
 import { html, useEffect, useRef, useState } from "../lib.js";
 import { useTopics } from "../live.js";
-import { Bar, Command, Dialog, Problem, Spark, Standing, useDoing } from "../parts.js";
+import { Bar, Command, Problem, Spark, Standing } from "../parts.js";
 import { Link, pathTo } from "../router.js";
-import { current, may, merge } from "../session.js";
-import { Ago, many, number } from "../words.js";
-
-const POLICIES = "/apis/homeostat.dev/v1alpha1/guardpolicies";
+import { may } from "../session.js";
+import { Freezing, standingFreezes } from "../steering.js";
+import { Ago, number, seconds } from "../words.js";
 
 export function Fleet() {
   const [seen, setSeen] = useState(null);
@@ -14,7 +13,8 @@ export function Fleet() {
   const series = useRef({});
   useTopics({ fleet: { topic: "fleet" } }, (_, words) => {
     if (words.error) return setProblem(words.error);
-    for (const [name, part] of Object.entries(words.series || {})) {
+    if (words.whole) series.current = {};
+    for (const [name, part] of Object.entries(words.series)) {
       const known = (series.current[name] ||= { at: [], drifted: [] });
       known.at.push(...part.at);
       known.drifted.push(...part.drifted);
@@ -26,10 +26,10 @@ export function Fleet() {
   if (!seen) return html`<main><p class="loading">Loading…</p></main>`;
   const halts = seen.policies.flatMap((policy) => (policy.status.halts || []).map((halt) => ({ policy, halt })));
   return html`<main>
-    <${Summary} kinds=${seen.kinds} halts=${halts} policies=${seen.policies} />
+    <${Summary} kinds=${seen.kinds} reading=${seen.reading} policies=${seen.policies} />
     ${halts.length > 0 && html`<section aria-labelledby="halts"><h2 id="halts">Halted</h2>${halts.map(({ policy, halt }) => html`<${Halt} key=${policy.name + halt.plan + halt.guard} policy=${policy} halt=${halt} />`)}</section>`}
     <section aria-labelledby="kinds"><h2 id="kinds">Kinds</h2>
-      ${seen.kinds.length ? html`<div class="tiles">${seen.kinds.map((kind) => html`<${Tile} key=${kind.name} kind=${kind} policies=${policiesOf(kind, seen.policies)} series=${series.current[kind.name]} />`)}</div>` : html`<${Nothing} />`}
+      ${seen.kinds.length ? html`<div class="tiles">${seen.kinds.map((kind) => html`<${Tile} key=${kind.name} kind=${kind} reading=${seen.reading} policies=${policiesOf(kind, seen.policies)} series=${series.current[kind.name]} />`)}</div>` : html`<${Nothing} />`}
     </section>
   </main>`;
 }
@@ -48,7 +48,7 @@ function policiesOf(kind, policies) {
   return named.length ? named : policies.filter((policy) => policy.builtIn && policy.name === kind.name);
 }
 
-function Summary({ kinds, halts, policies }) {
+function Summary({ kinds, reading, policies }) {
   const total = (name) => kinds.reduce((sum, kind) => sum + (kind.counts[name] || 0), 0);
   const frozen = policies.filter((policy) => standingFreezes(policy).length).length;
   const figures = [
@@ -60,14 +60,12 @@ function Summary({ kinds, halts, policies }) {
   ];
   return html`<header class="summary">
     <dl class="figures">
-      ${figures.map(([name, count]) => html`<div class=${count && name !== "converged" ? `figure ${name}` : "figure"}><dt><${Standing} is=${name} /></dt><dd>${number(count)}</dd></div>`)}
-      <div class=${frozen ? "figure frozen" : "figure"}><dt><${Standing} is="frozen">frozen policies<//></dt><dd>${number(frozen)}</dd></div>
+      ${figures.map(([name, count]) => html`<div class=${count && name !== "converged" ? `figure ${name}` : "figure"}><dt><${Standing} is=${name} /></dt><dd>${reading ? "…" : number(count)}</dd></div>`)}
+      ${policies.length > 0 && html`<div class=${frozen ? "figure frozen" : "figure"}><dt><${Standing} is="frozen">frozen policies<//></dt><dd>${number(frozen)}</dd></div>`}
     </dl>
     <${FreezeAll} policies=${policies} />
   </header>`;
 }
-
-const standingFreezes = (policy) => (policy.spec.freezes || []).filter((freeze) => !freeze.until || Date.parse(freeze.until) > Date.now());
 
 function FreezeAll({ policies }) {
   const [asking, setAsking] = useState(false);
@@ -83,32 +81,6 @@ function FreezeAll({ policies }) {
   </div>`;
 }
 
-export function Freezing({ policies, thaw, onClose }) {
-  const [reason, setReason] = useState("");
-  const [hours, setHours] = useState("");
-  const doing = useDoing();
-  const submit = async (event) => {
-    event.preventDefault();
-    const freeze = { reason, author: current().user, ...(hours ? { until: new Date(Date.now() + hours * 3600e3).toISOString().replace(/\.\d+/, "") } : {}) };
-    const done = await doing.run(() =>
-      Promise.all(policies.map((policy) => merge(`${POLICIES}/${encodeURIComponent(policy.name)}`, { metadata: { resourceVersion: policy.resourceVersion }, spec: { freezes: thaw ? null : [...standingFreezes(policy), freeze] } }))),
-    );
-    if (done) onClose();
-  };
-  return html`<${Dialog} title=${thaw ? `Unfreeze ${many(policies.length, "policy", "policies")}?` : `Freeze ${many(policies.length, "policy", "policies")}?`} onClose=${onClose}>
-    <form onSubmit=${submit}>
-      ${thaw
-        ? html`<p>What waited is judged by the guards again, and done where they let it.</p>
-            <ul>${policies.flatMap((policy) => standingFreezes(policy).map((freeze) => html`<li><strong>${policy.name}</strong>: ${freeze.reason} (${freeze.author})</li>`))}</ul>`
-        : html`<p>Nothing will be changed, made or deleted until somebody lifts it${hours ? ` or ${hours} h are over` : ""}. Drift is seen and reported all the while.</p>
-            <label>Reason<input required value=${reason} onInput=${(event) => setReason(event.target.value)} placeholder="what is the matter" /></label>
-            <label>Ends after (hours, empty: when somebody lifts it)<input type="number" min="0.1" step="any" value=${hours} onInput=${(event) => setHours(event.target.value)} /></label>`}
-      <${Problem}>${doing.error}<//>
-      <div class="buttons"><button type="button" class="quiet" onClick=${onClose}>Cancel</button><button class=${thaw ? "thaw" : "freeze"} disabled=${doing.busy}>${thaw ? "Unfreeze" : "Freeze"}</button></div>
-    </form>
-  <//>`;
-}
-
 function Halt({ policy, halt }) {
   return html`<article class="halt">
     <h3><${Standing} is="held">${halt.guard}<//> <${Link} to=${pathTo("guards", policy.name)}>${policy.name}<//> <${Ago} time=${halt.since} /></h3>
@@ -118,16 +90,25 @@ function Halt({ policy, halt }) {
   </article>`;
 }
 
-function Tile({ kind, policies, series }) {
+function Tile({ kind, reading, policies, series }) {
   const words = policies.flatMap((policy) => standingFreezes(policy).map((freeze) => `frozen by ${freeze.author}: ${freeze.reason}`));
-  const mode = policies.length && policies.every((policy) => policy.spec.mode === "Enforce") ? "acts" : "observes";
+  const mode = !policies.length ? "" : policies.every((policy) => policy.spec.mode === "Enforce") ? "acts" : "observes";
   const busy = policies.flatMap((policy) => policy.status.waves || []);
   return html`<article class="tile">
     <h3><${Link} to=${pathTo("kinds", kind.name)}>${kind.kind}<//></h3>
-    <p class="sub">${kind.name} · ${words.length ? html`<${Standing} is="frozen">${words[0]}<//>` : mode}</p>
+    <p class="sub">${kind.name}${(words.length > 0 || mode) && " · "}${words.length ? html`<${Standing} is="frozen">${words[0]}<//>` : mode}</p>
     <${Bar} counts=${kind.counts} label=${kind.kind} />
+    ${reading && html`<p class="hint">reading…</p>`}
     <p class="counts">${["degraded", "held", "unknown", "progressing", "converged"].filter((name) => kind.counts[name]).map((name) => html`<${Link} to=${`${pathTo("kinds", kind.name)}?standing=${name}`}><${Standing} is=${name}>${number(kind.counts[name])} ${name}<//><//> `)}</p>
-    ${series && series.at.length > 1 && html`<div class="trend"><${Spark} values=${series.drifted} label="drift" /><span class="hint">drift, since <${Ago} time=${new Date(1000 * series.at[0]).toISOString()} /></span></div>`}
+    ${series && series.at.length > 1 && html`<div class="trend"><${Spark} at=${series.at} values=${series.drifted} label="drift" /><span class="hint">drift, since <${Ago} time=${new Date(1000 * series.at[0]).toISOString()} /></span></div>`}
+    <${Pace} queue=${kind.queue} took=${kind.convergence} />
     ${busy.slice(0, 3).map((wave) => html`<p class="hint">wave ${wave.number} of ${wave.changeSet || "repairs"}: ${wave.verified} of ${wave.members} verified${wave.failed ? `, ${wave.failed} failed` : ""}</p>`)}
   </article>`;
+}
+
+// What waits to be done, and how long it takes until all is well again.
+function Pace({ queue, took }) {
+  const words = took && (took.half < took.most ? `converges within ${seconds(took.half)} mostly, ${seconds(took.most)} at 95 %` : `converges within ${seconds(took.most)}`);
+  if (!queue.open && !words) return "";
+  return html`<p class="hint">${queue.open > 0 && html`<strong>${number(queue.open)} in the queue</strong>, the oldest since <${Ago} time=${queue.oldest} />${words ? " · " : ""}`}${words}</p>`;
 }

@@ -5,7 +5,7 @@ import { Dialog, Problem, Standing, useDoing } from "../parts.js";
 import { Link, go, pathTo } from "../router.js";
 import { get, may, post } from "../session.js";
 import { Ago, many, number } from "../words.js";
-import { SIGNS } from "./policy.js";
+import { SIGNS } from "../plan.js";
 
 const CHANGES = { created: "declared first", deleted: "deleted", known: "was so when what is known begins" };
 

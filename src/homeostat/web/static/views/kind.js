@@ -1,7 +1,7 @@
 // All resources of a kind: what is not as declared first.
 import { html, useMemo, useRef, useState } from "../lib.js";
 import { useTopics } from "../live.js";
-import { Problem, Rows, STANDINGS, Standing } from "../parts.js";
+import { Problem, Rows, STANDINGS, Standing, useNarrow } from "../parts.js";
 import { Link, resourcePath, setQuery, useRoute } from "../router.js";
 import { Ago, number } from "../words.js";
 
@@ -21,6 +21,7 @@ export function Kind({ name }) {
     setProblem("");
     setVersion((last) => last + 1);
   });
+  const narrow = useNarrow();
   const wanted = (query.get("q") || "").toLowerCase();
   const standing = query.get("standing") || "";
   const shown = useMemo(() => {
@@ -48,14 +49,15 @@ export function Kind({ name }) {
       ? html`<p class="loading">Loading…</p>`
       : html`<${Rows}
           label=${name}
-          columns=${["Standing", "Name", "Since", "What"]}
+          columns=${narrow ? ["Standing", "Name"] : ["Standing", "Name", "Since", "What"]}
+          height=${narrow ? 54 : 34}
+          look=${narrow ? "tall" : ""}
           rows=${shown}
           keyOf=${keyOf}
           empty=${rows.current.size ? "Nothing matches this filter." : html`Nothing of this kind is declared yet. <code>homeostat apply -f FILE</code> declares it.`}
           row=${(row) => html`<td><${Standing} is=${row.standing} /></td>
-            <td><${Link} to=${resourcePath(name, row.namespace, row.name)}>${row.namespace ? `${row.namespace}/` : ""}${row.name}<//></td>
-            <td><${Ago} time=${row.since} /></td>
-            <td class="message" title=${row.message || ""}>${row.message || ""}</td>`}
+            <td><${Link} to=${resourcePath(name, row.namespace, row.name)}>${row.namespace ? `${row.namespace}/` : ""}${row.name}<//>${narrow && row.message ? html`<span class="message">${row.message}</span>` : ""}</td>
+            ${narrow ? "" : html`<td><${Ago} time=${row.since} /></td><td class="message" title=${row.message || ""}>${row.message || ""}</td>`}`}
         />`}
   </main>`;
 }

@@ -2,15 +2,14 @@
 import { html, useEffect, useState } from "../lib.js";
 import { useTopics } from "../live.js";
 import { Dialog, Problem, Standing, useDoing } from "../parts.js";
-import { Link, resourcePath } from "../router.js";
-import { may, merge, post } from "../session.js";
-import { Ago, many, number } from "../words.js";
-import { Freezing } from "./fleet.js";
+import { Lines } from "../plan.js";
+import { may, post } from "../session.js";
+import { Freezing, Turning, standingFreezes } from "../steering.js";
+import { many, number } from "../words.js";
 import { Gate } from "./guards.js";
 import { WhatIf } from "./whatif.js";
 
 const API = "/apis/homeostat.dev/v1alpha1";
-export const SIGNS = { create: "+", update: "~", delete: "−" };
 
 export function Policy({ name }) {
   const [seen, setSeen] = useState(null);
@@ -36,22 +35,17 @@ export function Policy({ name }) {
 function Steer({ policy }) {
   const [allowed, setAllowed] = useState(false);
   const [asking, setAsking] = useState("");
-  const doing = useDoing();
   useEffect(() => void may("patch", "homeostat.dev", "guardpolicies").then(setAllowed), []);
   if (!allowed) return "";
-  const frozen = (policy.spec.freezes || []).some((one) => !one.until || Date.parse(one.until) > Date.now());
   const shown = { name: policy.metadata.name, resourceVersion: policy.metadata.resourceVersion, spec: policy.spec };
+  const frozen = standingFreezes(shown).length > 0;
   const acts = policy.spec.mode === "Enforce";
-  const turn = () => doing.run(() => merge(`${API}/guardpolicies/${encodeURIComponent(policy.metadata.name)}`, { metadata: { resourceVersion: policy.metadata.resourceVersion }, spec: { mode: acts ? "Observe" : "Enforce" } })).then((done) => done && setAsking(""));
+  const close = () => setAsking("");
   return html`<span class="steer">
     <button type="button" class=${frozen ? "thaw" : "freeze"} onClick=${() => setAsking("freeze")}>${frozen ? "Unfreeze…" : "Freeze…"}</button>
     <button type="button" onClick=${() => setAsking("mode")}>${acts ? "Only observe…" : "Let it act…"}</button>
-    ${asking === "freeze" && html`<${Freezing} policies=${[shown]} thaw=${frozen} onClose=${() => setAsking("")} />`}
-    ${asking === "mode" && html`<${Dialog} title=${acts ? "Only observe from now on?" : "Let it act from now on?"} onClose=${() => setAsking("")}>
-      <p>${acts ? "Drift is reported, and nothing is done about it." : "What is open below is done, as far as the guards let it, in waves."}</p>
-      <${Problem}>${doing.error}<//>
-      <div class="buttons"><button type="button" class="quiet" onClick=${() => setAsking("")}>Cancel</button><button type="button" class="approve" disabled=${doing.busy} onClick=${turn}>${acts ? "Only observe" : "Let it act"}</button></div>
-    <//>`}
+    ${asking === "freeze" && html`<${Freezing} policies=${[shown]} thaw=${frozen} onClose=${close} />`}
+    ${asking === "mode" && html`<${Turning} policy=${shown} acts=${acts} onClose=${close} />`}
   </span>`;
 }
 
@@ -74,14 +68,6 @@ function Gauge({ limit }) {
     <meter min="0" max="1" low="0.5" high="0.99" optimum="0" value=${limit.watches ? part : 0} aria-label=${limit.guard}>${number(limit.now)}</meter>
     <span class="hint">${limit.watches ? `${number(limit.now)} of ${number(limit.limit)} (${limit.said})${trips ? ": trips" : ""}` : "does not watch a fleet this small"}</span>
   </div>`;
-}
-
-export function Lines({ drifts, total }) {
-  return html`<ul class="plan">${drifts.map((one) => html`<li key=${`${one.resource}/${one.namespace}/${one.name}`} class=${one.op}>
-    <span class="sign" aria-label=${one.op}>${SIGNS[one.op]}</span> <${Link} to=${resourcePath(one.resource, one.namespace, one.name)}>${one.kind} ${one.namespace ? `${one.namespace}/` : ""}${one.name}<//>
-    <span class="hint">${one.cause}${one.by.length ? `, by ${one.by.join(", ")}` : ""}, <${Ago} time=${one.since} />${one.heldBy ? ` · held by ${one.heldBy}` : ""}</span>
-    ${one.changes.length > 0 && html`<pre tabindex="0">${one.changes.join("\n")}</pre>`}
-  </li>`)}</ul>${total > drifts.length && html`<p class="hint">and ${number(total - drifts.length)} more</p>`}`;
 }
 
 export function Halted({ halt }) {

@@ -26,7 +26,7 @@ export function WhatIf({ policy }) {
       <span class="hint" aria-live="polite">${good && found?.trips[name] ? outcome(found.trips[name], words) : good ? "" : "a count such as 3, or a share such as 10%"}</span></label>`)}</div>
     <${Problem}>${problem}<//>
     ${found?.since
-      ? html`<p class="hint">From ${many(found.samples, "sample")}, one every ${found.every} s, since <${Ago} time=${new Date(1000 * found.since).toISOString()} /> (a day at most, and not before this server started). In that time guards did halt it ${many(found.happened.times, "time")}, for ${number(found.happened.seconds)} s. Mass drift counts changes and deletions apart and no creations: samples hold all differences together, so it may have tripped less often, never more, but for what was between two samples.</p>`
+      ? html`<p class="hint">From ${many(found.samples, "sample")}, one every ${found.every} s, since <${Ago} time=${new Date(1000 * found.since).toISOString()} /> (a day at most, while the server ran; each sample has the most there was since the one before). In that time guards did halt it ${many(found.happened.times, "time")}, for ${number(found.happened.seconds)} s. Mass drift counts changes and deletions apart and no creations: samples hold all differences together, so it may have tripped less often, never more,.</p>`
       : found && html`<p class="hint">No sample was taken yet: the first comes within seconds.</p>`}
   </section>`;
 }

@@ -1,0 +1,66 @@
+"""Workloads on their way through the loop: one write to place one, which holds it as well, and nothing for those that only wait."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tests.gpu.controller.world import World
+
+from homeostat.gpu.kinds import WORKLOAD
+from homeostat.model.protocol import FINALIZER, HELD_BY
+
+DEFINITIONS = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+
+
+async def test_who_waits_or_has_ended_is_looked_at_by_no_pass(world: World) -> None:
+    async with world.node("n1", 1):
+        await world.quota(1)
+        await world.declare("short", command=["true"])
+        await world.phase("short", "Succeeded")
+        await world.declare("first")
+        await world.phase("first", "Running")
+        for name in ("second", "third"):
+            await world.declare(name)
+            await world.until(name, lambda obj: obj.get("status", {}).get("constraint") == "quota")
+        declarations = world.engine.controllers[WORKLOAD.name].declarations
+        async with asyncio.timeout(30):
+            while [key.name for key in declarations.all()] != ["first"]:
+                await asyncio.sleep(0.05)
+        assert world.fleet.size == 1
+
+
+async def test_who_waits_is_gone_as_soon_as_it_is_deleted_and_who_runs_when_its_process_is(world: World) -> None:
+    async with world.node("n1", 1):
+        await world.quota(1)
+        await world.declare("runs")
+        await world.phase("runs", "Running")
+        await world.declare("waits")
+        await world.until("waits", lambda obj: obj.get("status", {}).get("constraint") == "quota")
+        deleted = await world.workloads.delete("waits")
+        assert "deletionTimestamp" not in (deleted or {}).get("metadata", {})
+        await world.workloads.delete("runs")
+        async with asyncio.timeout(30):
+            while await world.workloads.list():
+                await asyncio.sleep(0.05)
+
+
+async def test_a_status_that_places_something_holds_it_with_the_same_write(world: World) -> None:
+    await world.quota(0)
+    await world.declare("job")
+    place = {"replica": 0, "node": "n9", "gpus": [0], "milli": 1000}
+    told = await world.workloads.patch("job", {"status": {"reason": "a word"}}, subresource="status")
+    assert "finalizers" not in told["metadata"]
+    held = await world.workloads.patch("job", {"metadata": {"finalizers": ["other/one"]}})
+    placed = await world.workloads.patch("job", {"status": {"phase": "Starting", "assignment": [place]}}, subresource="status")
+    assert placed["metadata"]["finalizers"] == ["other/one", FINALIZER]
+    assert placed["metadata"]["generation"] == held["metadata"]["generation"]
+
+
+async def test_on_a_server_that_does_not_do_so_it_is_held_by_a_write_of_its_own(world: World) -> None:
+    async with world.plane.client() as client, world.node("n1", 2):
+        await client.kind(*DEFINITIONS).patch(WORKLOAD.name, {"metadata": {"annotations": {HELD_BY: None}}})
+        await world.quota(2)
+        for name in ("first", "second"):
+            await world.declare(name)
+            await world.until(name, lambda obj: FINALIZER in obj["metadata"].get("finalizers", ()))
+            await world.phase(name, "Running")
