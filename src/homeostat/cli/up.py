@@ -95,6 +95,7 @@ def command(
 
     Exits with 0 when it is told to stop, 1 when it cannot be run.
     """
+    gc.disable()  # until it serves: what is made on the way lasts
     import uvloop
 
     from homeostat.api.auth.pki import PkiError
@@ -155,12 +156,13 @@ async def _serve(
             loop.add_signal_handler(number, stop.set)
     server = Server(data, where, **keeping.options(data))
     await server.start()
-    # What is here now lives as long as the process, and requests leave few cycles: look for garbage less often.
-    gc.freeze()
-    gc.set_threshold(*GC_THRESHOLD)
     from homeostat.web.mount import Dashboard
 
     dashboard = Dashboard(server)
+    # What is here now lives as long as the process, and requests leave few cycles: look for garbage less often.
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLD)
+    gc.enable()
     try:
         _greet(server, demo, _loop_line(allowed, enforce, demo), dashboard.admin_link())
         example = None

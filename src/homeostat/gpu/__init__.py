@@ -4,3 +4,5 @@
 puts them in order: a pure function from a snapshot to decisions, each with its reason. `placement` finds the GPUs. `agent` runs on
 every machine. `simulator` replays traces through the same decisions in virtual time.
 """
+
+GROUP, VERSION = "gpu.homeostat.dev", "v1alpha1"

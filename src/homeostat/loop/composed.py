@@ -88,6 +88,7 @@ class Composed(InMemory):
         self.kinds = ChildKinds(client, composer.info.name, self._child_changed, self._kind_read)
         self._queue: WorkQueue[Key] = WorkQueue(source=client.random)
         self._unread: set[Key] = set()  # parents that wait for kinds of children to be read
+        self._begun = False  # whether what a start finds was taken up, parents and children
         self._tasks: set[asyncio.Task[Any]] = set()
 
     # As declarations
@@ -118,6 +119,7 @@ class Composed(InMemory):
 
     async def _begin(self) -> None:
         """Takes up the parents whose children are as they were verified before a restart; the others are for the workers."""
+        self._begun = True
         self._parents.subscribe(self._parent_changed)
         alive = {packed.uid for key in self._parents.all() if (packed := self._parents.packed(key)) is not None}
         for child in self.kinds.all():
@@ -228,6 +230,8 @@ class Composed(InMemory):
             self._queue.add(self._unread.pop())
 
     def _child_changed(self, kind: tuple[str, str], key: Key) -> None:
+        if not self._begun:
+            return  # a start reads all of them, and takes them up then
         name = Key(key.namespace, f"{self.kinds.names[kind]}/{key.name}")
         found = self.kinds.get(kind, key)
         declared = self._objects.get(name)

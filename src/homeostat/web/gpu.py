@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from homeostat.client import Client, Informer, Key
-from homeostat.gpu.kinds import TENANT, WHOLE, WORKLOAD, milli
+from homeostat.gpu import GROUP
 from homeostat.model.clock import Clock
 from homeostat.web.record import Family
 from homeostat.web.series import Series
@@ -26,7 +26,7 @@ LINGER_SECONDS = 60.0
 
 
 class GpuBoard:
-    """Part of the board. Only `viewing` needs numpy, and loads it."""
+    """Part of the board. Where there are no GPUs nothing of theirs is loaded; only `viewing` needs numpy, and loads it."""
 
     def __init__(self, client: Client, clock: Clock, board: Board) -> None:
         self._client, self._clock, self._board = client, clock, board
@@ -48,7 +48,7 @@ class GpuBoard:
     @property
     def served(self) -> bool:
         """Whether the server knows of GPUs at all."""
-        return WORKLOAD.name in self._board.kinds
+        return any(name.endswith(f".{GROUP}") for name in self._board.kinds)
 
     def start(self) -> None:
         self._tasks.add(asyncio.get_running_loop().create_task(self._follow(), name="gpu tenants"))
@@ -71,6 +71,8 @@ class GpuBoard:
             while not self.served:
                 self._kinds.clear()
                 await self._kinds.wait()
+        from homeostat.gpu.kinds import TENANT
+
         self._tenants = self._client.kind(TENANT.api_version, TENANT.kind).informer()
         self._tenants.subscribe(self._heard)
         self._tenants.start()
@@ -146,6 +148,8 @@ class GpuBoard:
 
 def figures_of(tenant: Mapping[str, Any]) -> dict[str, float]:
     """What a tenant uses and has, of all types of GPUs, as its status says; what it is entitled to nobody knows while nobody looks."""
+    from homeostat.gpu.kinds import WHOLE, milli
+
     used = sum(milli(one.get("used", 0)) for one in (tenant.get("status") or {}).get("usage") or ())
     quota = sum(milli(one.get("nominal", 0)) for one in tenant["spec"].get("quotas") or ())
     return {"used": used / WHOLE, "quota": quota / WHOLE, "entitled": math.nan}

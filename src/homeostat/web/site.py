@@ -17,8 +17,6 @@ from homeostat.model.protocol import CHANGE_SET_HEADER
 from homeostat.web.assets import Assets
 from homeostat.web.board import Board
 from homeostat.web.doors import HEADERS, Codes, check_origin
-from homeostat.web.returning import asked_of, compare, go_back
-from homeostat.web.stream import open_stream
 from homeostat.web.viewer import Viewer
 
 PREFIX = "ui"
@@ -105,6 +103,8 @@ class Site:
     # Looking
 
     async def _stream(self, request: Request) -> Response:
+        from homeostat.web.stream import open_stream
+
         user = await self._plane.identify(request, by_token=True)
         viewer = Viewer(user, self._client(user), self._plane.may, self._plane.may_get, self._plane.audit)
         return open_stream(viewer, self._board, request.body)
@@ -117,10 +117,14 @@ class Site:
     # The way back: the person's own reads and writes, put together here
 
     async def _compare(self, request: Request) -> Response:
+        from homeostat.web.returning import asked_of, compare
+
         async with self._client(await self._plane.identify(request, by_token=True)) as client:
             return json_response(await compare(client, asked_of(request.body)), 200)
 
     async def _rollback(self, request: Request) -> Response:
+        from homeostat.web.returning import asked_of, go_back
+
         user = await self._plane.identify(request, by_token=True)
         async with self._client(user) as client:
             return json_response(await go_back(client, asked_of(request.body), lambda name: self._client(user, name)), 200)

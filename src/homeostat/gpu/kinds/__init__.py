@@ -4,7 +4,8 @@ GPUs are counted in thousandths, so that a fraction of one is a whole number: 10
 write `2`, `"0.25"` or `250m`. A type of GPU is the name of its model, such as `H100`.
 """
 
-from homeostat.gpu.kinds.amounts import GROUP, VERSION, WHOLE, Amount, Fraction, Model, Name, Share, milli, share_text
+from homeostat.gpu import GROUP, VERSION
+from homeostat.gpu.kinds.amounts import WHOLE, Amount, Fraction, Model, Name, Share, milli, share_text
 from homeostat.gpu.kinds.node import NODE, Gpu, GpuHealth, GpuNodeSpec, GpuNodeStatus, GpuReading, NodeStage, ProcessUse
 from homeostat.gpu.kinds.policy import (
     POLICY,

@@ -9,7 +9,6 @@ from msgspec import Meta
 from homeostat.model.kinds import Spec
 from homeostat.model.kinds.definition import status_schema
 
-GROUP, VERSION = "gpu.homeostat.dev", "v1alpha1"
 WHOLE = 1000
 """Thousandths in a GPU."""
 

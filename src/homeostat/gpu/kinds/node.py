@@ -8,7 +8,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from homeostat.gpu.kinds.amounts import GROUP, VERSION, Amount, Model, kept
+from homeostat.gpu import GROUP, VERSION
+from homeostat.gpu.kinds.amounts import Amount, Model, kept
 from homeostat.model.kinds import Column, KindInfo, ListMap, Spec
 
 

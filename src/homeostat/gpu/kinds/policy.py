@@ -7,7 +7,8 @@ from typing import Annotated
 
 from msgspec import Meta, field
 
-from homeostat.gpu.kinds.amounts import GROUP, VERSION, Amount, Fraction
+from homeostat.gpu import GROUP, VERSION
+from homeostat.gpu.kinds.amounts import Amount, Fraction
 from homeostat.model.kinds import KindInfo, Spec
 
 

@@ -7,7 +7,8 @@ from typing import Annotated
 
 from msgspec import Meta, field
 
-from homeostat.gpu.kinds.amounts import GROUP, VERSION, Amount, Model, Name, kept
+from homeostat.gpu import GROUP, VERSION
+from homeostat.gpu.kinds.amounts import Amount, Model, Name, kept
 from homeostat.model.kinds import Column, KindInfo, ListMap, Rule, Spec
 
 

@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from homeostat.gpu.kinds.amounts import GROUP, VERSION, Amount, Fraction, Model, Name, Share
+from homeostat.gpu import GROUP, VERSION
+from homeostat.gpu.kinds.amounts import Amount, Fraction, Model, Name, Share
 from homeostat.model.kinds import Column, KindInfo, ListMap, Spec
 
 

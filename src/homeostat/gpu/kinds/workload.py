@@ -8,7 +8,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, field
 
-from homeostat.gpu.kinds.amounts import GROUP, VERSION, WHOLE, Model, Name, Share
+from homeostat.gpu import GROUP, VERSION
+from homeostat.gpu.kinds.amounts import WHOLE, Model, Name, Share
 from homeostat.model.kinds import Column, KindInfo, ListMap, MapAtomic, Scale, Sensitive, Spec
 
 
