@@ -30,6 +30,7 @@ from harness import (
     Server,
     clean_up_when_terminated,
     condition,
+    one_by_one,
     percentile,
     print_table,
     warn_if_busy,
@@ -289,10 +290,12 @@ def main() -> None:
     clean_up_when_terminated()
     warn_if_busy()
     results: Json = {}
-    if options.resources:
-        results |= asyncio.run(measure(lambda directory: Files(directory, options.resources), options.rounds))
-    if options.gpus:
-        results |= asyncio.run(measure(lambda directory: Machines(directory, options.gpus), options.rounds))
+    sections = {
+        "resources": lambda directory: Files(directory, options.resources),
+        "gpus": lambda directory: Machines(directory, options.gpus),
+    }
+    for _, house in one_by_one(sections, [name for name in sections if getattr(options, name)]):
+        results |= asyncio.run(measure(house, options.rounds))
     print_table(results, {"": {}}, LIMITS)
     write("dashboard.json", {"resources": options.resources, "GPUs": options.gpus, "results": results})
 

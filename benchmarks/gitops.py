@@ -32,6 +32,7 @@ from harness import (
     Server,
     clean_up_when_terminated,
     condition,
+    one_by_one,
     print_table,
     warn_if_busy,
     write,
@@ -215,10 +216,9 @@ def main() -> None:
     directory = Path(tempfile.mkdtemp(prefix="homeostat-bench-"))
     results: Json = {}
     try:
-        for name, measure in sections.items():
-            if not options.only or name in options.only:
-                results |= asyncio.run(_with(directory / name, measure))
-                shutil.rmtree(directory / name, ignore_errors=True)
+        for name, measure in one_by_one(sections, options.only):
+            results |= asyncio.run(_with(directory / name, measure))
+            shutil.rmtree(directory / name, ignore_errors=True)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
     print_table(results, PEERS, LIMITS)

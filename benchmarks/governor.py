@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from harness import Json, write
+from harness import Json, one_by_one, write
 
 from homeostat.gpu.decisions import Memory, Plan, Verb
 from homeostat.gpu.governor import decide
@@ -226,7 +226,7 @@ def main() -> None:
     if not PHILLY.exists():
         raise SystemExit(f"the trace of Philly is not at {PHILLY}")
     results["philly"] = {}
-    for spec in chosen.weeks or [HELD_OUT]:
+    for spec, _ in one_by_one(dict.fromkeys(chosen.weeks or [HELD_OUT])):
         week, nodes = chosen_week(PHILLY, spec)
         print(f"week {week} on {nodes} nodes of {PER_NODE} GPUs", flush=True)
         found = philly(PHILLY, week, nodes)

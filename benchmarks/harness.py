@@ -15,13 +15,16 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import aiohttp
 import orjson
 import yaml
 
+from homeostat.cli.progress import progress
+
 Json = dict[str, Any]
+T = TypeVar("T")
 Job = tuple[str, str, Json]
 
 RESULTS = Path(__file__).parent / "results"
@@ -221,6 +224,15 @@ def machine() -> Json:
 def clean_up_when_terminated() -> None:
     """Has a run that is told to end do so as if it had been interrupted: no server and no directory stay behind."""
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+
+
+def one_by_one(sections: Mapping[str, T], only: Iterable[str] | None = None) -> Iterator[tuple[str, T]]:
+    """The sections that are wanted (default: all), with a bar that says where it is, and how much longer it may take."""
+    wanted = {name: section for name, section in sections.items() if only is None or name in only}
+    with progress(len(wanted), "measuring", patience=0.0) as bar:
+        for done, (name, section) in enumerate(wanted.items()):
+            bar.at(done, f"measuring {name}")
+            yield name, section
 
 
 def warn_if_busy() -> None:

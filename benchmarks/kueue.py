@@ -32,7 +32,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import orjson
-from harness import Driver, Json, Server, clean_up_when_terminated, print_table, warn_if_busy, write
+from harness import Driver, Json, Server, clean_up_when_terminated, one_by_one, print_table, warn_if_busy, write
 
 JSON = {"Content-Type": "application/json"}
 MERGE = {"Content-Type": "application/merge-patch+json"}
@@ -412,9 +412,7 @@ def main() -> None:
     warn_if_busy()
     clean_up_when_terminated()
     results: Json = {}
-    for label, load in LOADS.items():
-        if options.only and label not in options.only:
-            continue
+    for label, load in one_by_one(LOADS, options.only):
         directory = Path(tempfile.mkdtemp(prefix="homeostat-bench-"))
         try:
             results |= asyncio.run(measure(directory, label, load, options.share))

@@ -33,6 +33,7 @@ from harness import (
     Server,
     clean_up_when_terminated,
     condition,
+    one_by_one,
     percentile,
     print_table,
     warn_if_busy,
@@ -392,10 +393,9 @@ def main() -> None:
         parser.error(f"--only {', '.join(sorted(unknown))}: the sections are {', '.join(found)}")
     results: Json = {}
     try:
-        for name, measure in found.items():
-            if not options.only or name in options.only:
-                results |= asyncio.run(measure())  # type: ignore[arg-type]
-                shutil.rmtree(directory / name, ignore_errors=True)
+        for name, measure in one_by_one(found, options.only):
+            results |= asyncio.run(measure())  # type: ignore[arg-type]
+            shutil.rmtree(directory / name, ignore_errors=True)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
     print_table(results, PEERS, LIMITS)

@@ -19,7 +19,18 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from harness import Driver, Job, Json, Server, clean_up_when_terminated, percentile, print_table, warn_if_busy, write
+from harness import (
+    Driver,
+    Job,
+    Json,
+    Server,
+    clean_up_when_terminated,
+    one_by_one,
+    percentile,
+    print_table,
+    warn_if_busy,
+    write,
+)
 
 GROUP, VERSION, PLURAL, KIND = "bench.io", "v1", "widgets", "Widget"
 CRD = {
@@ -130,7 +141,8 @@ class Bench(Driver):
             self.results["memory idle MiB"] = self.server.memory()
             await self.call("POST", f"{self.url}/apis/apiextensions.k8s.io/v1/customresourcedefinitions", json=CRD)
             await self.pool(8, self.creates("warm", 100))
-            for step in (self.create, self.read, self.lists, self.patch, self.apply, self.watch):
+            steps = (self.create, self.read, self.lists, self.patch, self.apply, self.watch)
+            for _, step in one_by_one({step.__name__: step for step in steps}):
                 await step()
         return self.results
 

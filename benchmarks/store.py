@@ -15,9 +15,13 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from harness import one_by_one
+
 from homeostat.store import Compare, Put, SqliteStore
 
 VALUE = os.urandom(512).hex().encode()
+WIDTHS = ((1, 1000), (16, 6000), (64, 20_000))
+"""How many write at a time, and how much."""
 
 
 async def writes(store: SqliteStore, concurrency: int, total: int, mark: str) -> tuple[float, float, list[float]]:
@@ -64,7 +68,7 @@ async def main(directory: Path) -> None:
     start = time.perf_counter()
     store = await SqliteStore.open(directory / "store")
     print(f"open                               {(time.perf_counter() - start) * 1e3:10.2f} ms")
-    for concurrency, total in ((1, 1000), (16, 6000), (64, 20_000)):
+    for _, (concurrency, total) in one_by_one({f"{width} at a time": (width, count) for width, count in WIDTHS}):
         wall, cpu, took = await writes(store, concurrency, total, f"c{concurrency}")
         took.sort()
         print(

@@ -18,15 +18,17 @@ PATIENCE = 1.0
 
 
 class Bar:
-    """How far something is. It draws itself, after `PATIENCE`, where there is a terminal; elsewhere it only counts."""
+    """How far something is. It draws itself, after its `patience` (seconds), where there is a terminal; elsewhere it only counts."""
 
-    def __init__(self, total: int | None, label: str, *, size: bool = False, shown: bool | None = None) -> None:
+    def __init__(
+        self, total: int | None, label: str, *, size: bool = False, shown: bool | None = None, patience: float = PATIENCE
+    ) -> None:
         self.total = total
         self.done = 0
         self._label = label
         self._size = size
         self._shown = sys.stderr.isatty() if shown is None else shown
-        self._began = time.monotonic()
+        self._from = time.monotonic() + patience
         self._drawn: tuple[Progress, TaskID] | None = None
 
     def step(self, number: int = 1) -> None:
@@ -43,7 +45,7 @@ class Bar:
         """So many are done, now under this name."""
         self.done = done
         self._label = label or self._label
-        if self._shown and (self._drawn or time.monotonic() - self._began >= PATIENCE):
+        if self._shown and (self._drawn or time.monotonic() >= self._from):
             self._draw()
 
     def _draw(self) -> None:
@@ -80,9 +82,9 @@ def _columns(size: bool, endless: bool) -> Progress:
 
 
 @contextlib.contextmanager
-def progress(total: int | None, label: str, *, size: bool = False) -> Iterator[Bar]:
+def progress(total: int | None, label: str, *, size: bool = False, patience: float = PATIENCE) -> Iterator[Bar]:
     """A bar while the `with` lasts. `total` is None where nobody knows it; with `size`, bytes are counted."""
-    bar = Bar(total, label, size=size)
+    bar = Bar(total, label, size=size, patience=patience)
     try:
         yield bar
     finally:
