@@ -43,6 +43,10 @@ def test_whatever_fails_nothing_is_over_committed_lost_or_run_twice_and_all_work
     assert not failed, "\n".join(failed)
 
 
+def test_what_could_not_be_told_of_for_a_while_is_looked_at_again_though_it_waits_or_has_ended() -> None:
+    assert run(143).fine  # else the loop suspects its observer for ever
+
+
 TRACES = """
 import logging
 logging.disable(logging.CRITICAL)

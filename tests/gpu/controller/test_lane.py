@@ -29,6 +29,24 @@ async def test_who_waits_or_has_ended_is_looked_at_by_no_pass(world: World) -> N
         assert world.fleet.size == 1
 
 
+async def test_of_whom_nothing_could_be_told_is_looked_at_again_whatever_it_does(world: World) -> None:
+    async with world.node("n1", 1):
+        await world.quota(1)
+        await world.declare("short", command=["true"])
+        await world.phase("short", "Succeeded")
+        lane = world.engine.controllers[WORKLOAD.name]
+        async with asyncio.timeout(30):
+            while lane.declarations.all():
+                await asyncio.sleep(0.05)
+        lane._governor._trouble = "not now"
+        obj = await world.workloads.get("short")
+        assert not (await lane.look(obj)).observation.known
+        lane._governor._trouble = ""
+        assert [key.name for key in lane.declarations.all()] == ["short"]
+        assert (await lane.look(obj)).observation.known
+        assert not lane.declarations.all()
+
+
 async def test_who_waits_is_gone_as_soon_as_it_is_deleted_and_who_runs_when_its_process_is(world: World) -> None:
     async with world.node("n1", 1):
         await world.quota(1)

@@ -38,6 +38,8 @@ class Shared:
     def __init__(self, governor: Governor) -> None:
         self._governor = governor
         self._marks: dict[Key, Hashable] = {}
+        self.unseen: set[Key] = set()
+        """Those of which nothing could be told when they were last looked at: they are looked at again, whatever they do."""
 
     @property
     def _informer(self) -> Informer[Packed]:
@@ -63,8 +65,9 @@ class Shared:
 
     def all(self) -> list[Key]:
         """Those of which something is wanted, or may be: not those that have just come, only wait or have ended."""
-        known = self._governor.can_tell
-        return [one.key for one in self._informer.all() if (not self._governor.is_still(one) if known else one.deleting or b'"status":' in one.body)]
+        if not self._governor.can_tell:
+            return [one.key for one in self._informer.all() if one.deleting or b'"status":' in one.body]
+        return [one.key for one in self._informer.all() if not self._governor.is_still(one) or one.key in self.unseen]
 
     def subscribe(self, handler: Callable[[Key], None]) -> Callable[[], None]:
         def heard(key: Key) -> None:
@@ -90,12 +93,13 @@ class Lane(Controller):
     def __init__(self, provider: Workload, client: Client, clock: Clock) -> None:
         super().__init__(provider, client, clock)
         self._governor = provider.governor
-        self.declarations = Shared(self._governor)
+        self.declarations = self._shared = Shared(self._governor)
         self._specs: dict[str, tuple[int, WorkloadSpec]] = {}  # by uid, with the generation
         self._held_at_once = True  # the server puts our finalizer on when something is placed; others are found out not to
 
     def forget(self, ref: Ref) -> None:
         self._specs.pop(ref.uid, None)
+        self._shared.unseen.discard(Key(ref.namespace, ref.name))
         super().forget(ref)
 
     def still(self, key: Key) -> bool:
@@ -106,6 +110,11 @@ class Lane(Controller):
 
     async def look(self, obj: Object) -> Seen:
         """As all others are looked at, of what the governor has in its memory."""
+        seen = await self._look(obj)
+        (self._shared.unseen.discard if seen.observation.known else self._shared.unseen.add)(Key(seen.ref.namespace, seen.ref.name))
+        return seen
+
+    async def _look(self, obj: Object) -> Seen:
         if "deletionTimestamp" in obj["metadata"] or not self._governor.can_tell:
             return await super().look(obj)
         try:
