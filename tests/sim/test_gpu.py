@@ -73,7 +73,7 @@ CAUGHT: dict[bugs.Bug, tuple[tuple[int, ...], GpuStorm | None]] = {
     bugs.it_reads_a_quota_once: (tuple(range(10)), CROWDED),
     bugs.it_places_half_a_gang: (tuple(range(10)), CROWDED),
     bugs.it_loses_its_memory_when_it_dies: ((1, 9, 13), FORGETFUL),
-    bugs.it_tells_what_it_had_only_meant_to_do: ((41, 143), None),
+    bugs.it_tells_what_it_had_only_meant_to_do: ((31, 53, 62), None),
     bugs.it_does_not_wait_for_who_has_to_leave: ((42, 89), None),
 }
 """Which seeds to look in for each bug, and in which storm."""

@@ -18,17 +18,17 @@ PATIENCE = 1.0
 
 
 class Bar:
-    """How far something is. It draws itself, after its `patience` (seconds), where there is a terminal; elsewhere it only counts."""
+    """How far something is. It draws itself, after its `patience` (seconds; default: `PATIENCE`), where there is a terminal; elsewhere it only counts."""
 
     def __init__(
-        self, total: int | None, label: str, *, size: bool = False, shown: bool | None = None, patience: float = PATIENCE
+        self, total: int | None, label: str, *, size: bool = False, shown: bool | None = None, patience: float | None = None
     ) -> None:
         self.total = total
         self.done = 0
         self._label = label
         self._size = size
         self._shown = sys.stderr.isatty() if shown is None else shown
-        self._from = time.monotonic() + patience
+        self._from = time.monotonic() + (PATIENCE if patience is None else patience)
         self._drawn: tuple[Progress, TaskID] | None = None
 
     def step(self, number: int = 1) -> None:
@@ -82,7 +82,7 @@ def _columns(size: bool, endless: bool) -> Progress:
 
 
 @contextlib.contextmanager
-def progress(total: int | None, label: str, *, size: bool = False, patience: float = PATIENCE) -> Iterator[Bar]:
+def progress(total: int | None, label: str, *, size: bool = False, patience: float | None = None) -> Iterator[Bar]:
     """A bar while the `with` lasts. `total` is None where nobody knows it; with `size`, bytes are counted."""
     bar = Bar(total, label, size=size, patience=patience)
     try:
