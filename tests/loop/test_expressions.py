@@ -66,9 +66,13 @@ class Kitchen:
         self.ovens = client.kind("ovens.test.dev/v1", "Oven", namespace="default")
         self.policies = client.kind("homeostat.dev/v1alpha1", "GuardPolicy")
         self.provider = Oven()
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """A loop that knows nothing of the one before it."""
         self.gate = PolicyGate(mode=Mode.ENFORCE)
-        self.keeper = Keeper(client, self.gate)
-        self.engine = Engine(client, [self.provider], self.gate, settle=0.01, workers=4)
+        self.keeper = Keeper(self.client, self.gate)
+        self.engine = Engine(self.client, [self.provider], self.gate, settle=0.01, workers=4)
 
     async def start(self) -> None:
         await self.keeper.start()
@@ -210,6 +214,26 @@ async def test_an_invariant_about_what_is_declared_refuses_the_change_that_would
     assert kitchen.provider.world["a"]["power"] == 1
     await kitchen.declare("a", power=5)
     await kitchen.says("a", "Ready", "True")
+
+
+async def test_what_was_declared_while_no_loop_ran_or_no_policy_asked_breaks_no_invariant_either(kitchen: Kitchen) -> None:
+    power = [{"name": "power", "expression": "after.all(o, o.spec.power <= 5)"}]
+    await kitchen.policy(invariants=power)
+    await kitchen.declare("a", "b", "c")
+    await kitchen.invariants("True")
+    await kitchen.stop()
+    await kitchen.declare("a", power=9)
+    kitchen.begin_anew()
+    await kitchen.start()
+    await kitchen.says("a", "Ready", "False", "would break an invariant: power")
+    assert kitchen.provider.world["a"]["power"] == 1
+
+    await kitchen.policy(mode="Observe")
+    await kitchen.declare("b", power=8)
+    await kitchen.says("b", "Ready", "False")
+    await kitchen.policy(invariants=power)
+    await kitchen.says("b", "Ready", "False", "would break an invariant: power")
+    assert kitchen.provider.world["b"]["power"] == 1
 
 
 async def test_what_leaves_the_fleet_counts_no_more(kitchen: Kitchen) -> None:

@@ -38,7 +38,7 @@ class Codec:
     defaulted when written. Older ones are brought up to date as they are read.
     """
 
-    __slots__ = ("_bare", "_head", "_narrows", "_rework", "_stored", "api_version", "kind", "printer", "since", "version")
+    __slots__ = ("_bare", "_head", "_rework", "_stored", "api_version", "kind", "narrows", "printer", "since", "version")
 
     def __init__(self, resource: Resource, version: Version, since: int = 0) -> None:
         self.version = version
@@ -53,8 +53,8 @@ class Codec:
         # Items of built-in lists do not repeat the kind of the list, as upstream has it; custom ones do.
         self._bare = not resource.custom
         self._stored = resource.versions[resource.storage].schema
-        self._narrows = resource.custom and version.schema.raw != self._stored.raw
-        self._rework = self._narrows or version.encode is not None
+        self.narrows = resource.custom and version.schema.raw != self._stored.raw
+        self._rework = self.narrows or version.encode is not None
 
     def serve(self, value: bytes, revision: int) -> bytes:
         """The object as JSON in this version."""
@@ -78,14 +78,14 @@ class Codec:
         if revision <= self.since:
             prune(self._stored, obj)
             default(self._stored, obj)
-        if self._narrows:
+        if self.narrows:
             prune(self.version.schema, obj)
         return obj
 
     def encode(self, obj: Object) -> bytes:
         """The stored form of an object of this version, with no more than the stored version knows."""
         value = encode(obj)
-        if not self._narrows:
+        if not self.narrows:
             return value
         stored = orjson.loads(value)
         prune(self._stored, stored)

@@ -19,6 +19,7 @@ from homeostat.api.schema import (
     embedded_type_error,
     metadata_type_error,
     prune,
+    still_fits,
     validate,
     validate_metadata,
 )
@@ -182,10 +183,15 @@ def strictness(call: Call, options: WriteOptions, problems: list[str]) -> str:
     return ""
 
 
-def fit(call: Call, obj: Object, options: WriteOptions) -> str:
-    """Prunes what the schema does not know and fills in its defaults, in place. Gives why that cannot be, or nothing."""
+def fit(call: Call, obj: Object, options: WriteOptions, before: Object | None = None) -> str:
+    """Prunes what the schema does not know and fills in its defaults, in place. Gives why that cannot be, or nothing.
+
+    `before`: what it was made of, as it was read.
+    """
     schema = call.codec.version.schema
-    if call.resource.custom:
+    if call.resource.custom and before is not None and not call.codec.narrows and still_fits(schema, obj, before):
+        unknown = []
+    elif call.resource.custom:
         problem = embedded_type_error(schema, obj)
         if problem:
             return problem
@@ -199,9 +205,9 @@ def fit(call: Call, obj: Object, options: WriteOptions) -> str:
     return strictness(call, options, options.doubled + unknown)
 
 
-def conform(call: Call, obj: Object, options: WriteOptions) -> None:
+def conform(call: Call, obj: Object, options: WriteOptions, before: Object | None = None) -> None:
     """`fit`, for what a client sent whole: 400 where it does not."""
-    problem = fit(call, obj, options)
+    problem = fit(call, obj, options, before)
     if problem:
         raise cannot_handle(call, problem)
 

@@ -81,7 +81,7 @@ def from_patch(call: Call, new: Any, options: WriteOptions, text: str, document:
         new["metadata"] = dict(metadata)
     if metadata is not document["metadata"]:  # what the patch does not touch lies where it lay
         place(call, new)
-    problem = fit(call, new, options)
+    problem = fit(call, new, options, document)
     if problem:
         raise _bad_outcome(new, text, problem)
     return call.codec.version.decode(new) if call.codec.version.decode is not None else new

@@ -290,7 +290,7 @@ async def change(
             if wanted is live:
                 return live, conditional
             if not conformed:
-                conform(call, wanted, options)
+                conform(call, wanted, options, live)
                 if call.codec.version.decode is not None:
                     wanted = call.codec.version.decode(wanted)
             return settle(plane, call, wanted, live, options, applied=applied), conditional

@@ -6,7 +6,7 @@ An invariant sees each thing as its declaration, and its state beside it:
 
 `kind` is that by which policies select it (`servers.shop.example.com`); labels and annotations are always there, though
 they may be empty. `state` is what the provider observed, and what else it knows (`Provider.facts`). What could not be read
-stands as it was last seen, or as we last made it.
+stands as it was last seen, or as we last made it; and so does the `spec` of what was declared anew and is not made so yet.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from homeostat.loop.controller import Controller, Seen
-from homeostat.loop.fleet import Fleet, State
+from homeostat.loop.fleet import Cause, Fleet, State
 from homeostat.loop.observation import Absent, Unknown
 
 
@@ -29,9 +29,11 @@ def take_stock(fleet: Fleet, controller: Controller, seen: Seen) -> None:
         fleet.observed.pop(seen.ref, None)
     elif not isinstance(state, Unknown):
         thing = _thing(controller, seen, _facts(controller, seen, state))
+        # What is declared anew is no fact yet: else each invariant about it would be broken before its plan is judged.
         if seen.diff and (known := fleet.observed.get(seen.ref)) is not None:
-            # What is declared anew is no fact yet: else each invariant about it would be broken before its plan is judged.
             thing |= {"metadata": known["metadata"], "spec": known["spec"]}
+        elif seen.diff and seen.diff.cause is not Cause.DRIFT and seen.record.last_applied is not None:
+            thing["spec"] = _over(seen.record.last_applied, thing["spec"])
         fleet.observed[seen.ref] = thing
     elif seen.ref not in fleet.observed and seen.record.last_applied is not None:
         fleet.observed[seen.ref] = _thing(controller, seen, seen.record.last_applied)

@@ -22,7 +22,7 @@ def default(schema: Schema, obj: Any) -> bool:
     Defaults apply inside objects and list items that are there: a missing parent is not made for its children's sake.
     False where they would add more than FILL_LIMIT: then some are left out.
     """
-    if _settled(schema)(obj):
+    if settled(schema)(obj):
         return True
     _drop_nulls(schema, obj)
     return not _has_defaults(schema) or _fill(schema, obj, FILL_LIMIT) >= 0
@@ -40,7 +40,7 @@ def _declares_default(schema: Schema) -> bool:
     return schema.default is not UNSET and schema.default is not None
 
 
-def _settled(schema: Schema) -> Test:
+def settled(schema: Schema) -> Test:
     """The compiled test: is there nothing to fill in and no null to look at?"""
     memo = compiled(schema)
     if memo.settled is None:
@@ -50,10 +50,10 @@ def _settled(schema: Schema) -> Test:
 
 def _compile(schema: Schema) -> Test:
     wanted = frozenset(name for name, child in schema.properties.items() if _declares_default(child))
-    nested = [(name, _settled(child)) for name, child in schema.properties.items() if _is_container(child)]
+    nested = [(name, settled(child)) for name, child in schema.properties.items() if _is_container(child)]
     properties, items = schema.properties, schema.items
-    extra = _settled(schema.additional) if schema.additional is not None and _is_container(schema.additional) else None
-    each = _settled(items) if items is not None and (_is_container(items) or _declares_default(items)) else None
+    extra = settled(schema.additional) if schema.additional is not None and _is_container(schema.additional) else None
+    each = settled(items) if items is not None and (_is_container(items) or _declares_default(items)) else None
     item_default = items is not None and _declares_default(items)
 
     def test(value: Any) -> bool:

@@ -21,7 +21,7 @@ def prune(schema: Schema, obj: Any, *, root: bool = True) -> list[str]:
     `root`: the object is a whole resource (the default), not a part of one. Values of the wrong type stay: reporting
     them is for `validate`.
     """
-    if _pruned(schema, root)(obj):
+    if pruned(schema, root)(obj):
         return []
     walk = _Walk()
     walk.prune(obj, schema, "", root)
@@ -31,7 +31,7 @@ def prune(schema: Schema, obj: Any, *, root: bool = True) -> list[str]:
     return [f'unknown field "{path}"' for path in (*own, *sorted(walk.unknown), *embedded)]
 
 
-def _pruned(schema: Schema, root: bool = False) -> Test:
+def pruned(schema: Schema, root: bool = False) -> Test:
     """The compiled test: is there nothing to prune?"""
     memo = compiled(schema)
     if root and not schema.embedded:
@@ -53,14 +53,14 @@ def _compile(schema: Schema, *, resource: bool) -> Test:
         if resource and name in TYPE_AND_METADATA:
             continue
         if child.properties or child.items or "additionalProperties" in child.raw or child.preserve_unknown:
-            nested[name] = _pruned(child)
+            nested[name] = pruned(child)
         else:
             leaves.add(name)
     extra: Test | None = None
     if "additionalProperties" in schema.raw:
-        extra = _pruned(schema.additional) if schema.additional is not None else _bare
+        extra = pruned(schema.additional) if schema.additional is not None else _bare
     items = schema.items
-    each = _pruned(items) if items is not None else _bare
+    each = pruned(items) if items is not None else _bare
     find = nested.get
 
     def test(value: Any) -> bool:
@@ -110,7 +110,7 @@ def _tidy(meta: Any) -> bool:
         return meta is not None
     if _nulls(meta, "labels") or _nulls(meta, "annotations"):
         return False
-    return all(meta.values()) and _pruned(OBJECT_META)(meta)
+    return all(meta.values()) and pruned(OBJECT_META)(meta)
 
 
 def _nulls(meta: dict[str, Any], field: str) -> bool:
