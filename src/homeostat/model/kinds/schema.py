@@ -171,6 +171,9 @@ def _field_texts(struct: Struct) -> dict[str, str]:
     return texts
 
 
+_BLOCKS = (ast.If, ast.For, ast.While, ast.With, ast.Try, ast.ExceptHandler, ast.AsyncFor, ast.AsyncWith, ast.Match, ast.match_case)
+
+
 @lru_cache(maxsize=64)
 def _texts_of_module(name: str) -> dict[str, dict[str, str]]:
     try:
@@ -187,7 +190,7 @@ def _classes(node: ast.AST, prefix: str) -> Iterator[tuple[str, dict[str, str]]]
             yield from _classes(child, f"{prefix}{child.name}.")
         elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
             yield from _classes(child, f"{prefix}{child.name}.<locals>.")
-        else:
+        elif isinstance(child, _BLOCKS):  # no class stands in an expression
             yield from _classes(child, prefix)
 
 
