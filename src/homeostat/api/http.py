@@ -14,7 +14,6 @@ import ssl
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
-from email.utils import formatdate
 from functools import lru_cache
 from http import HTTPStatus
 from typing import Any, cast
@@ -49,10 +48,16 @@ _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _NO_BODY = frozenset({204, 304})
 
 
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+
 @lru_cache(1)
 def _date(second: int) -> bytes:
     """Clients tell from it whether their clock is right. One second's is as good for a thousand answers."""
-    return f"date: {formatdate(second, usegmt=True)}\r\n".encode()
+    year, month, day, hour, minute, of_minute, weekday, *_ = time.gmtime(second)
+    text = f"{_DAYS[weekday]}, {day:02} {_MONTHS[month - 1]} {year} {hour:02}:{minute:02}:{of_minute:02} GMT"
+    return f"date: {text}\r\n".encode()
 
 
 class Connection(asyncio.Protocol):
@@ -341,8 +346,10 @@ class HttpServer:
 
     async def start(self, host: str, port: int) -> int:
         """Begins to listen; gives the port, which matters when 0 was asked for."""
+        # A host in bytes: of one in text uvloop loads the tables of international names, which takes longer than to begin to listen.
+        known = cast(list[str], [host.encode("ascii" if host.isascii() else "idna")]) if host else None
         self._server = await self.loop.create_server(
-            lambda: Connection(self), host, port, ssl=self.tls, backlog=1024,
+            lambda: Connection(self), known, port, ssl=self.tls, backlog=1024,
             ssl_handshake_timeout=10 if self.tls else None, ssl_shutdown_timeout=1 if self.tls else None,
         )
         self._sweep()

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime, time, timedelta, tzinfo
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
-from zoneinfo import ZoneInfo
 
 from homeostat.loop.fleet import Fleet, Verdict
 from homeostat.model.clock import format_time
@@ -96,6 +95,8 @@ def _span(hours: Hours) -> _Span:
 
 @lru_cache(maxsize=1024)
 def _read(days: str, hours: str, timezone: str) -> _Span:
+    from zoneinfo import ZoneInfo  # few policies have windows, and every start would load it
+
     begin, end = (int(clock[:2]) * 60 + int(clock[3:]) for clock in hours.split("-"))
     return _Span(frozenset(_weekdays(days)), begin, end, ZoneInfo(timezone))
 

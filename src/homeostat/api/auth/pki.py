@@ -256,6 +256,8 @@ def _bare(host: str) -> str:
 
 
 def _encodable(host: str) -> bool:
+    if host.isascii():  # what `idna` would say, which is slow to load
+        return all(0 < len(label) < 64 for label in host.removesuffix(".").split("."))
     try:
         host.encode("idna")
     except UnicodeError:

@@ -7,7 +7,7 @@ fields stand in the outer object, `?` absent when zero.
 from __future__ import annotations
 
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import NamedTuple
 
 _PLAIN = frozenset({"string", "bytes", "int", "bool", "double"})
@@ -25,7 +25,7 @@ class Field(NamedTuple):
 
 @cache
 def _table() -> dict[str, str]:
-    lines = files(__package__).joinpath("wire.tsv").read_text().splitlines()
+    lines = Path(__file__).with_name("wire.tsv").read_text().splitlines()
     return {name: fields for name, _, fields in (line.partition("\t") for line in lines)}
 
 

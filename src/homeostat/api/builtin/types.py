@@ -8,7 +8,7 @@ and numbers are both legal.
 from __future__ import annotations
 
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -23,7 +23,7 @@ EXTENSIONS = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions."
 
 @cache
 def _table() -> dict[str, bytes]:
-    lines = files(__package__).joinpath("types.tsv").read_bytes().splitlines()
+    lines = Path(__file__).with_name("types.tsv").read_bytes().splitlines()
     return {name.decode(): facts for name, _, facts in (line.partition(b"\t") for line in lines)}
 
 
