@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
-from homeostat.client.objects import Form, Key, newer
+from homeostat.client.objects import Form, Identity, Key, newer
 
 T = TypeVar("T")
 
@@ -85,11 +85,11 @@ class Cache(Generic[T]):
         listed: set[Key] = set()
         uids: set[str] = set()
         for obj in objects:
-            key, uid, _ = self._form.identity(obj)
-            listed.add(key)
-            uids.add(uid)
-            if self._put(obj, believe=back):
-                changed.append(key)
+            identity = self._form.identity(obj)
+            listed.add(identity.key)
+            uids.add(identity.uid)
+            if self._put(obj, identity, believe=back):
+                changed.append(identity.key)
         for key in [key for key in self._held if key not in listed]:
             if back or not newer(self._held[key].revision, revision):
                 self._drop(key)
@@ -101,14 +101,15 @@ class Cache(Generic[T]):
 
     def put(self, obj: T) -> Key | None:
         """An object as an event or a write shows it; its key where that is news."""
-        return self._form.identity(obj).key if self._put(obj) else None
+        identity = self._form.identity(obj)
+        return identity.key if self._put(obj, identity) else None
 
     def event(self, kind: str, obj: T) -> Key | None:
         """An event of the watch; the key where something changed."""
-        key, uid, revision = self._form.identity(obj)
+        identity = key, uid, revision = self._form.identity(obj)
         self.revision = revision or self.revision
         if kind != "DELETED":
-            return key if self._put(obj) else None
+            return key if self._put(obj, identity) else None
         self._gone.pop(uid, None)
         self._ended[uid] = revision
         if len(self._ended) > ENDED_KEPT:
@@ -139,8 +140,8 @@ class Cache(Generic[T]):
         self._drop(key)
         return key
 
-    def _put(self, obj: T, *, believe: bool = False) -> bool:
-        key, uid, revision = self._form.identity(obj)
+    def _put(self, obj: T, identity: Identity, *, believe: bool = False) -> bool:
+        key, uid, revision = identity
         held = self._held.get(key)
         gone = self._gone.get(uid)
         if gone is not None:
