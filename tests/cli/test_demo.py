@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -61,8 +62,9 @@ def jobs(data: Path) -> set[int]:
     """The shells that count; what they start comes and goes."""
     found = set()
     for pid, place in processes(data).items():
-        if not place.endswith("agent.log") and "n=$((n+1))" in Path(f"/proc/{pid}/cmdline").read_bytes().decode():
-            found.add(pid)
+        with suppress(OSError):  # it has ended meanwhile
+            if not place.endswith("agent.log") and "n=$((n+1))" in Path(f"/proc/{pid}/cmdline").read_bytes().decode():
+                found.add(pid)
     return found
 
 

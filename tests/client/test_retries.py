@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Mapping
 
@@ -124,6 +125,19 @@ def test_pauses_grow_to_a_limit_and_differ() -> None:
     assert backoff.next() <= 1
     again = Backoff(first=1, most=10, source=random.Random(3))
     assert [again.next() for _ in range(50)] == pauses
+
+
+async def test_who_rests_after_a_failure_can_be_hurried() -> None:
+    backoff = Backoff(first=1, most=10, source=random.Random(3))
+    backoff.hurry()  # nobody rests
+    for _ in range(5):
+        backoff.next()
+    resting = asyncio.create_task(backoff.rest(1000.0))
+    await asyncio.wait({resting}, timeout=0.01)
+    backoff.hurry()
+    await asyncio.wait_for(resting, 10)
+    assert backoff.next() <= 1
+    await backoff.rest(0.001)
 
 
 def test_an_answer_that_is_no_status_is_still_an_error() -> None:

@@ -93,7 +93,7 @@ class World:
             status = obj["status"]
             if status.get("phase") == "Suspending":
                 status["phase"] = "Suspended"
-                if obj["spec"]["preemption"]["mode"] != "Suspend":
+                if obj["spec"]["preemption"]["mode"] not in ("Suspend", "Never"):
                     status.pop("assignment")
         plan = decide(Snapshot.from_objects(self.objects, NOW + self.now), policy, self.memory)
         self.memory = plan.memory

@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from homeostat.gpu.agent import witness
 from homeostat.gpu.agent.hosted import Hosted
 from homeostat.gpu.agent.keeper import Keeper
 from homeostat.gpu.controller import governing, standing
 from homeostat.gpu.controller.governing import Governor
 from homeostat.gpu.controller.notes import Notes
+from homeostat.gpu.cycle import Cycle
 from homeostat.gpu.decisions import Memory
 from homeostat.gpu.kinds import TENANT
 from homeostat.gpu.kinds import Phase as Stage
@@ -72,3 +74,16 @@ def it_tells_what_it_had_only_meant_to_do(patch: pytest.MonkeyPatch) -> None:
 
 def it_does_not_wait_for_who_has_to_leave(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Keeper, "_in_the_way", lambda self, one, place: "")
+
+
+def it_takes_back_what_living_machines_reported(patch: pytest.MonkeyPatch) -> None:
+    unheard = standing._unheard
+    patch.setattr(standing, "_unheard", lambda status, places, lost: unheard(status, places, lambda node: True))
+
+
+def it_forgets_how_processes_ended_while_no_agent_was_there(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(witness, "seen", lambda file, mark: None)
+
+
+def it_waits_for_ever_for_where_its_state_lies(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Cycle, "out_of_patience", lambda self, at: False)

@@ -5,6 +5,7 @@ HOMEOSTAT_SIM_GPU_SEEDS says how many (default 40).
 
 from __future__ import annotations
 
+import asyncio
 import os
 from dataclasses import replace
 
@@ -14,6 +15,7 @@ from tests.sim.again import printed
 
 from homeostat.sim.gpu import GpuStorm, run
 from homeostat.sim.gpu.machine import Wear
+from homeostat.sim.gpu.storm import CUT, GpuWeathering
 from homeostat.sim.network import FINE
 
 SEEDS = int(os.environ.get("HOMEOSTAT_SIM_GPU_SEEDS", "40"))
@@ -47,6 +49,33 @@ def test_what_could_not_be_told_of_for_a_while_is_looked_at_again_though_it_wait
     assert run(143).fine  # else the loop suspects its observer for ever
 
 
+def test_a_machine_that_is_heard_of_again_ends_at_once_what_was_begun_elsewhere() -> None:
+    took: list[float] = []
+
+    async def cut_off(weathering: GpuWeathering) -> None:
+        hall = weathering.hall
+        await hall.submit("job", {"tenant": "solo", "preemption": {"mode": "Restart", "grace": "1s"}, "command": ["/bin/sleep", "0", "0"]})
+        await asyncio.sleep(5.0)
+        (first,) = [one for one in hall.stations.values() if list(one.machine.alive())]
+        first.machine.weather = CUT
+        if first.network is not None:
+            first.network.cut()
+        while sum(len(list(one.machine.alive())) for one in hall.stations.values()) < 2:
+            await asyncio.sleep(1.0)  # until it runs elsewhere as well
+        await asyncio.sleep(60.0)  # all that failed is tried every half a minute by now
+        first.machine.weather = FINE
+        while hall.witness.silent(first.machine.name):
+            await asyncio.sleep(0.1)
+        began = asyncio.get_running_loop().time()
+        while list(first.machine.alive()):
+            await asyncio.sleep(0.1)
+        took.append(asyncio.get_running_loop().time() - began)
+
+    quiet = replace(CROWDED, seconds=0, machines=(2, 2, 2), jobs=0)
+    assert all(run(seed, quiet, cut_off).fine for seed in range(4))
+    assert max(took) < 3.0  # of which one is its grace
+
+
 TRACES = """
 import logging
 logging.disable(logging.CRITICAL)
@@ -75,6 +104,9 @@ CAUGHT: dict[bugs.Bug, tuple[tuple[int, ...], GpuStorm | None]] = {
     bugs.it_loses_its_memory_when_it_dies: ((1, 9, 13), FORGETFUL),
     bugs.it_tells_what_it_had_only_meant_to_do: ((31, 53, 62), None),
     bugs.it_does_not_wait_for_who_has_to_leave: ((42, 89), None),
+    bugs.it_takes_back_what_living_machines_reported: (tuple(range(10)), replace(CROWDED, acts=("drain",) * 3, wear=Wear(slow_end=10.0))),
+    bugs.it_forgets_how_processes_ended_while_no_agent_was_there: ((124, 254), None),
+    bugs.it_waits_for_ever_for_where_its_state_lies: ((110,), None),
 }
 """Which seeds to look in for each bug, and in which storm."""
 

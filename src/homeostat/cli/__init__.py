@@ -13,6 +13,7 @@ _COMMANDS = {
     "agent": ("homeostat.cli.agent", "Keep this machine and its GPUs."),
     "apply": ("homeostat.cli.apply", "Declare what files say, as one change set."),
     "approve": ("homeostat.cli.approve", "Say yes to one exact plan that the guards hold."),
+    "bridge": ("homeostat.cli.bridge", "Keep the GPUs of a Slurm or Kubernetes cluster."),
     "checkpoint": ("homeostat.cli.checkpoint", "Keep all that is declared in one file, and get it back."),
     "completion": ("homeostat.cli.completion", "Make the Tab key complete commands, kinds and names."),
     "controllers": ("homeostat.cli.controllers", "Run the loop as a process of its own."),

@@ -7,9 +7,9 @@ import os
 import pwd
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from homeostat.gpu.agent.launching import Rules
     from homeostat.providers.process.kind import Logs
 
+F = TypeVar("F", bound=Callable[..., Any])
+
 DEFAULT_STATE = "~/.homeostat/agents/NAME"
 
 
@@ -34,24 +36,35 @@ def _labels(ctx: click.Context, param: click.Parameter, values: tuple[str, ...])
     return dict(value.split("=", 1) for value in values)
 
 
+def join_options(command: F) -> F:
+    """How an agent or a bridge finds its server, beside a kubeconfig: by an address and a token."""
+    options = [
+        click.option(
+            "--join", metavar="URL", default="", help="The server, such as https://control:7443. Or use --kubeconfig."
+        ),
+        click.option(
+            "--token",
+            envvar="HOMEOSTAT_TOKEN",
+            default="",
+            help="With --join. Others on the machine can see it: better --token-file.",
+        ),
+        click.option(
+            "--token-file", type=click.Path(path_type=Path, dir_okay=False), help="With --join; read again each minute."
+        ),
+        click.option(
+            "--ca-file",
+            type=click.Path(path_type=Path, dir_okay=False),
+            help="Who signed the server. Default: whom the system trusts.",
+        ),
+    ]
+    found: Any = command
+    for option in reversed(options):
+        found = option(found)
+    return found  # type: ignore[no-any-return]
+
+
 @click.command()
-@click.option(
-    "--join", metavar="URL", default="", help="The server, such as https://control:7443. Or use --kubeconfig."
-)
-@click.option(
-    "--token",
-    envvar="HOMEOSTAT_TOKEN",
-    default="",
-    help="With --join. Others on the machine can see it: better --token-file.",
-)
-@click.option(
-    "--token-file", type=click.Path(path_type=Path, dir_okay=False), help="With --join; read again each minute."
-)
-@click.option(
-    "--ca-file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Who signed the server. Default: whom the system trusts.",
-)
+@join_options
 @click.option(
     "--name", default=lambda: socket.gethostname().lower(), show_default="the host's name", help="Of the node."
 )
@@ -165,7 +178,7 @@ def command(
     }
     devices = _devices(simulate, readings)
     try:
-        client = _client(server, join, token, token_file, ca_file)
+        client = client_of(server, join, token, token_file, ca_file)
         _run(client, Machine(name=name, **facts), devices, place, options)
     except ConfigError as error:
         raise click.ClickException(str(error)) from None
@@ -177,34 +190,43 @@ def _run(client: Client, machine: Machine, devices: Devices, state: Path, option
     from homeostat.gpu.agent import Agent
 
     async def run() -> None:
-        stop = asyncio.Event()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, stop.set)
         async with client:
             agent = Agent(client, machine, devices, state, identity(state), **options)
-            work = asyncio.create_task(agent.run())
-            stopped, greeted = asyncio.create_task(stop.wait()), asyncio.create_task(agent.ready.wait())
-            await asyncio.wait({work, stopped, greeted}, return_when=asyncio.FIRST_COMPLETED)
-            if agent.ready.is_set():
+
+            def greeting() -> str:
                 what = f"{len(devices.gpus())} {machine.model or devices.model}{' (simulated)' if devices.simulated else ''}"
-                click.echo(f"keeping {machine.name}: {what}. Ctrl-C stops the agent; what it runs goes on.")
-            await asyncio.wait({work, stopped}, return_when=asyncio.FIRST_COMPLETED)
-            for task in (greeted, stopped, work):
-                task.cancel()
-            await asyncio.gather(greeted, stopped, return_exceptions=True)
-            if stop.is_set():
-                await asyncio.gather(work, return_exceptions=True)
-            else:
-                await work
+                return f"keeping {machine.name}: {what}. Ctrl-C stops the agent; what it runs goes on."
+
+            await run_until_stopped(agent.run(), agent.ready, greeting)
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
             runner.run(run())
         except Exception as error:
-            raise click.ClickException(_plain(error)) from None
+            raise click.ClickException(plain(error)) from None
 
 
-def _plain(error: BaseException) -> str:
+async def run_until_stopped(running: Coroutine[Any, Any, None], ready: asyncio.Event, greeting: Callable[[], str]) -> None:
+    """Runs it until somebody stops this process. Prints the greeting when it is ready, and raises what ends it by itself."""
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    work = asyncio.create_task(running)
+    stopped, greeted = asyncio.create_task(stop.wait()), asyncio.create_task(ready.wait())
+    await asyncio.wait({work, stopped, greeted}, return_when=asyncio.FIRST_COMPLETED)
+    if ready.is_set():
+        click.echo(greeting())
+    await asyncio.wait({work, stopped}, return_when=asyncio.FIRST_COMPLETED)
+    for task in (greeted, stopped, work):
+        task.cancel()
+    await asyncio.gather(greeted, stopped, return_exceptions=True)
+    if stop.is_set():
+        await asyncio.gather(work, return_exceptions=True)
+    else:
+        await work
+
+
+def plain(error: BaseException) -> str:
     """What went wrong, in a line: the first that failed brought the others down."""
     from homeostat.client import Unreachable
     from homeostat.gpu.agent.lease import Replaced
@@ -227,7 +249,7 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
         yield error
 
 
-def _client(server: Connection, join: str, token: str, token_file: Path | None, ca_file: Path | None) -> Client:
+def client_of(server: Connection, join: str, token: str, token_file: Path | None, ca_file: Path | None) -> Client:
     from homeostat.client import Client
     from homeostat.client.http import HttpTransport
     from homeostat.client.kubeconfig import Target

@@ -265,7 +265,11 @@ class Informer(Generic[T]):
                 if lines is not None:
                     lines.close()
                     lines = None
-            await asyncio.sleep(pause)
+            await self._backoff.rest(pause)
+
+    def hurry(self) -> None:
+        """Tries again at once where it pauses after a failure: whoever calls it knows that the server can be reached."""
+        self._backoff.hurry()
 
     def _failed(self, error: Exception) -> float:
         self.problem = error

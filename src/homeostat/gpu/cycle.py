@@ -50,6 +50,8 @@ class Cycle:
         self.share: Floats = np.zeros(len(snapshot.tenants))
         """Weighted dominant share, the past counted in; `share_now` without it."""
         self.share_now: Floats = np.zeros(len(snapshot.tenants))
+        self.crowding: Floats = np.zeros(len(snapshot.models))
+        """By model, from 0 to 1: how much is wanted beyond what there is."""
         self.reserved: dict[int, Taken] = {}
         """Whose GPUs have been cleared, and wait for those who leave."""
         self.misfits: dict[tuple[int, int], float] = {}
@@ -65,6 +67,8 @@ class Cycle:
     def _read_workloads(self) -> None:
         w, share = self.snapshot.workloads, self.policy.time_sharing
         self.total: Ints = w.replicas * w.milli
+        self.keeps_state: Bools = (w.phase == Phase.SUSPENDED) & ((w.preemption == Mode.SUSPEND) | (w.preemption == Mode.NEVER))
+        """Off its GPUs, in the memory of the machines where it ran, as far as places are said of it."""
         self.held: Bools = (w.phase != Phase.SUSPENDED) & (w.phase != Phase.PENDING)
         self.leaving: Bools = w.phase == Phase.SUSPENDING
         self.waits: Bools = (w.phase == Phase.PENDING) | (w.phase == Phase.SUSPENDED)
@@ -84,6 +88,7 @@ class Cycle:
         """Whether each goes on spot nodes: what it asks for, and what the cost policy makes of that."""
         self.constraint: dict[int, Constraint] = {}
         self._models: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        self._homes: dict[int, tuple[int, ...]] = {}
         self.first: Ints = np.searchsorted(self.snapshot.places.workload, np.arange(len(w) + 1))
 
     def _read_nodes(self) -> None:
@@ -109,6 +114,8 @@ class Cycle:
         self.waits |= (w.phase == Phase.STARTING) & ~self.held
         rows = self.held[places.workload]
         self.fleet.load(places.node[rows], places.gpu[rows], places.milli[rows])
+        kept = self.keeps_state[places.workload]
+        self.fleet.keep_clear(places.node[kept], places.gpu[kept])
         self._load_hosts(rows)
         self.column: Ints = columns_of(tenants, w.tenant, self.model)
         self.ledger = Ledger(tenants)
@@ -153,8 +160,10 @@ class Cycle:
 
     def need_of(self, at: int) -> Need:
         """What a workload asks of the fleet. One that was suspended with its state comes back where that lies, and its memory is there already."""
+        return self._need(at, self.home_of(at))
+
+    def _need(self, at: int, home: tuple[int, ...]) -> Need:
         w = self.snapshot.workloads
-        home = self.home_of(at)
         return Need(
             int(w.replicas[at]),
             int(w.milli[at]),
@@ -168,14 +177,27 @@ class Cycle:
         )
 
     def home_of(self, at: int) -> tuple[int, ...]:
-        """The node of each replica's state; empty where it can go anywhere. The state on a lost node is lost."""
-        w = self.snapshot.workloads
-        if w.phase[at] != Phase.SUSPENDED or w.preemption[at] != Mode.SUSPEND or self.first[at] == self.first[at + 1]:
+        """The node of each replica's state; empty where it can go anywhere. The same for the whole cycle."""
+        if not self.keeps_state[at] or self.first[at] == self.first[at + 1]:
             return ()
+        if at not in self._homes:
+            self._homes[at] = self._find_home(at)
+        return self._homes[at]
+
+    def _find_home(self, at: int) -> tuple[int, ...]:
+        """The state on a lost node is lost; and who could not come back to its own for long enough gives it up, unless it can just now."""
         nodes = {replica: node for replica, node, _, _ in self.taken_of(at)}
-        if any(self.silent[node] for node in nodes.values()):
+        home = tuple(nodes[replica] for replica in sorted(nodes))
+        lost = any(self.silent[node] for node in home)
+        if lost or (self.out_of_patience(at) and not self.fleet.fits(self._need(at, home), int(self.model[at]))):
             return ()
-        return tuple(nodes[replica] for replica in sorted(nodes))
+        return home
+
+    def out_of_patience(self, at: int) -> bool:
+        """Whether suspended work has waited for its GPUs for as long as its state is worth."""
+        w, factor = self.snapshot.workloads, self.policy.preemption.start_over_after
+        since = self.memory.shut_out.get(w.uid[at])
+        return since is not None and self.now - since >= factor * float(w.ran[at])
 
     def _home_gpus(self, at: int) -> tuple[tuple[int, ...], ...]:
         gpus: dict[int, list[int]] = {}

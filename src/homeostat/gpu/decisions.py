@@ -138,6 +138,8 @@ class Memory(msgspec.Struct):
     """By whom: it may not preempt those in turn."""
     preemptions: list[float] = []
     """In the whole fleet, in the last hour."""
+    shut_out: dict[str, float] = {}
+    """Suspended work whose turn came while others had the GPUs where its state lies, since when."""
     displaced: dict[str, float] = {}
     """Workloads that lost their node, and wait since."""
     lost: dict[str, float] = {}

@@ -60,6 +60,7 @@ class Fleet:
         "gpu_memory",
         "healthy",
         "held_until",
+        "homes",
         "level",
         "model",
         "open",
@@ -87,6 +88,8 @@ class Fleet:
         self.open = is_open
         self.held_until: Floats = np.full(len(nodes), NEVER)
         """A node that is held back for another takes only what is done by then."""
+        self.homes: Bools | None = None
+        """[nodes, gpus]: where the state of suspended work lies, if there is any."""
         self._by_model = [np.flatnonzero((nodes.model == model) & is_open) for model in range(models)]
         self._can: dict[tuple[int, ...], Bools] = {}
 
@@ -120,6 +123,12 @@ class Fleet:
     def load(self, node: Ints, gpu: Ints, milli: Ints) -> None:
         """Takes many at once, or frees them with negative amounts. A GPU that was lost or oversubscribed from outside goes below zero, and fits nothing."""
         self.packer.touch(*self.room.load(node, gpu, milli).tolist())
+
+    def keep_clear(self, node: Ints, gpu: Ints) -> None:
+        """Suspended work comes back to these GPUs and to no others: of those that are free on a node, they are given away last."""
+        if len(node):
+            self.homes = np.zeros(self.free.shape, dtype=bool) if self.homes is None else self.homes
+            self.homes[node, gpu] = True
 
     def fits(self, need: Need, model: int) -> bool:
         """Whether it could be placed now, whoever what is free is held back for."""
@@ -259,12 +268,12 @@ class Fleet:
         return _gather(nodes, slots, need.replicas, [self.rack[nodes], self.domain[nodes], nodes])
 
     def _pick(self, need: Need, counts: Counts) -> Taken:
-        """The GPUs on each node: whole ones with the lowest indexes, of fractions one after the other where least is lost."""
+        """The GPUs on each node: whole ones with the lowest indexes that nobody comes back to, of fractions one after the other where least is lost."""
         per_replica, replica = need.milli // WHOLE, 0
         taken: list[tuple[int, int, int, int]] = []
         for node, count in counts:
             free = self.free[node].copy()
-            gpus = np.flatnonzero(free == WHOLE)[: count * per_replica].tolist()
+            gpus = sorted(self._whole_of(node)[: count * per_replica].tolist())
             for at in range(count):
                 if not need.milli:
                     taken.append((replica, node, 0, 0))
@@ -276,6 +285,11 @@ class Fleet:
                     taken.append((replica, node, gpu, need.milli))
                 replica += 1
         return tuple(taken)
+
+    def _whole_of(self, node: int) -> Ints:
+        """The GPUs of a node that are all free, in the order in which they are given away."""
+        whole = np.flatnonzero(self.free[node] == WHOLE)
+        return whole if self.homes is None else whole[np.argsort(self.homes[node, whole], kind="stable")]
 
     def _at_home(self, need: Need, models: Sequence[int]) -> Taken | None:
         """Each replica on the node where its state lies, and on the same GPUs there."""

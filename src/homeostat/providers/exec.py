@@ -154,7 +154,7 @@ class Exec(
         if said.status != 0:
             raise CommandFailed(said.trouble(action))
 
-    async def _run(self, action: str, command: list[str], spec: ExecSpec, task: Task, more: Mapping[str, Any]) -> _Said:
+    async def _run(self, action: str, command: list[str], spec: ExecSpec, task: Task, more: Mapping[str, Any]) -> Said:
         program = await asyncio.to_thread(self._program, command)
         seconds = spec.timeout.total_seconds()
         if not 0 < seconds <= TIMEOUT_MOST:
@@ -170,7 +170,7 @@ class Exec(
             **more,
             "values": {source: _texts(source, held) for source, held in values.by_source.items()},
         }
-        with _Input(orjson.dumps(given)) as stdin:
+        with Input(orjson.dumps(given)) as stdin:
             return await run(
                 program, command, stdin, self._variables(action, task), spec.directory, seconds, blotter(values)
             )
@@ -227,7 +227,7 @@ def _state(output: bytes) -> dict[str, Any]:
 # Running a command
 
 
-class _Said(NamedTuple):
+class Said(NamedTuple):
     """How a command ended."""
 
     status: int
@@ -248,15 +248,16 @@ async def run(
     directory: str,
     seconds: float,
     blot: Callable[[str], str],
-) -> _Said:
-    """Runs a command in a session of its own, to its end. Who still holds its output then is not waited for.
+    most: int = OUTPUT_MOST,
+) -> Said:
+    """Runs a command in a session of its own, to its end. Who still holds its output then is not waited for. It may print `most` bytes.
 
     Raises `CommandFailed` where it cannot be run, says too much or takes too long; then, and when cancelled, it is ended with all
     that it started.
     """
     loop = asyncio.get_running_loop()
     too_much: asyncio.Future[None] = loop.create_future()
-    with _Pipe(OUTPUT_MOST, too_much) as output, _Pipe(_TAIL) as errors:
+    with _Pipe(most, too_much) as output, _Pipe(_TAIL) as errors:
         try:
             process = await asyncio.create_subprocess_exec(
                 *command,
@@ -285,12 +286,12 @@ async def run(
         errors.drain()
     said = blot(errors.text()).strip()[-REASON_MOST:]
     if too_much.done():
-        raise CommandFailed(f"{command[0]} printed more than {OUTPUT_MOST} bytes, and was stopped")
+        raise CommandFailed(f"{command[0]} printed more than {most} bytes, and was stopped")
     if late:
         raise CommandFailed(
             f"{command[0]} did not end within {seconds:g} s, and was stopped" + (f": {said}" if said else "")
         )
-    return _Said(ended.result(), output.data(), said)
+    return Said(ended.result(), output.data(), said)
 
 
 async def _end(pid: int, ended: asyncio.Future[int]) -> None:
@@ -305,7 +306,7 @@ def _signal(group: int, number: int) -> None:
         os.killpg(group, number)
 
 
-class _Input:
+class Input:
     """What a command reads, in memory: it is all there at once, so nobody waits for anybody."""
 
     def __init__(self, data: bytes) -> None:

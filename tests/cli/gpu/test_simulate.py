@@ -245,3 +245,33 @@ def test_the_published_files_are_known_by_their_columns() -> None:
     assert format_of(PUBLISHED / "philly" / "philly_jobs.csv") == "philly"
     assert format_of(PUBLISHED / "openb" / "openb_pod_list_default.csv") == "openb"
     assert format_of(PUBLISHED / "pollux" / "workloads" / "workload-3.csv") == "pollux"
+
+
+def test_which_policy_runs_is_said_where_nobody_chose_one(run: Simulate) -> None:
+    some = ("--generate", 5, "--fleet", "2x8xH100")
+    shipped = Path(__file__).parents[3] / "examples" / "gpu" / "time-sharing.yaml"
+    assert "without --policy all defaults hold" in run(*some).stderr
+    done = run(*some, "--policy", shipped)
+    assert done.exit_code == 0, done.output
+    assert "without --policy" not in done.stderr
+    assert "time-sharing" in done.stdout
+
+
+def test_a_tenant_that_asks_for_nothing_in_a_part_of_a_trace_has_its_quota_in_it(run: Simulate, tmp_path: Path) -> None:
+    lines = [f"2017-10-0{day} 07:00:00,600.0,8,600.0,{tenant}\n" for day, tenant in ((2, "early"), (9, "a"), (9, "b"))]
+    (tmp_path / "philly.csv").write_text(PHILLY + "".join(lines))
+    policy = tmp_path / "own.yaml"
+    policy.write_text("fairShare: {enabled: false}\n")
+    seen = run("--trace", "philly.csv", "--from", "7d", "--fleet", "2x8xV100", "--policy", policy, "-o", "json")
+    (one,) = results(seen).values()
+    assert list(one["timeline"]["shares"]) == ["a", "b", "early"]  # type: ignore[index]
+
+
+def test_the_queues_of_least_attained_service_are_split_where_one_says(run: Simulate) -> None:
+    some = ("--generate", 40, "--fleet", "1x8xH100", "--load", 3, "-o", "json")
+    found = results(run(*some, "--compare", "las", "las:1h", "las:900h"))
+    assert found["las"]["wait_mean"] == found["las:1h"]["wait_mean"] != found["las:900h"]["wait_mean"]
+    for wrong in ("las:", "las:16", "las:0h", "las:-1h", "las:xh"):
+        done = run(*some, "--compare", wrong)
+        assert done.exit_code == 2
+        assert "such as las:16h" in done.stderr

@@ -77,6 +77,21 @@ async def test_an_end_that_no_agent_saw_is_told_by_the_next(world: World) -> Non
         assert "signal 9" in report["reason"] or "nobody saw" in report["reason"]
 
 
+async def test_who_ends_well_while_its_agent_is_dead_has_not_failed(world: World) -> None:
+    go = world.folder / "go"
+    code = f"import pathlib, sys, time\nwhile not pathlib.Path({str(go)!r}).exists(): time.sleep(0.01)\nsys.exit(int(sys.argv[1]))"
+    async with program(world) as first:
+        for gpu, status in enumerate((0, 5)):
+            await world.submit(f"job-{status}", python(code, status), places=[place(gpus=(gpu,))])
+        pids = [(await world.reported(f"job-{status}", "Running"))["pid"] for status in (0, 5)]
+        first.kill()
+    go.touch()
+    await eventually(lambda: not any(alive(pid) for pid in pids))
+    async with program(world):
+        assert (await world.reported("job-0", "Exited"))["exitCode"] == 0
+        assert (await world.reported("job-5", "Failed"))["exitCode"] == 5
+
+
 async def test_an_end_that_an_agent_saw_and_could_not_write_down_is_told_by_the_next(world: World) -> None:
     async with world.agent():
         uid = await world.submit("job", python("pass"))

@@ -1,4 +1,4 @@
-"""Where the kernel tells how a process ended to its parent alone, a witness sees it for whichever agent comes next."""
+"""A witness sees how a process ends, for whichever agent comes next: the kernel tells it only to who is there at that moment."""
 
 from __future__ import annotations
 
@@ -18,30 +18,20 @@ from homeostat.gpu.agent import witness
 from homeostat.gpu.agent.launching import Rules
 from homeostat.providers.process import kernel
 
-WITNESSED = Rules(witness=True)
+
+def witnessed(folder: Path) -> list[str]:
+    return [sys.executable, "-I", "-S", str(witness.PROGRAM), str(folder / "exit"), "{}"]
 
 
-@pytest.mark.parametrize(
-    ("release", "needed"),
-    [
-        ("5.15.0-1", True),
-        ("6.8.0-45-generic", True),
-        ("6.14.11", True),
-        ("6.15-rc1", False),
-        ("6.15.0", False),
-        ("7.0.1", False),
-    ],
-)
-def test_it_is_needed_before_linux_6_15(release: str, needed: bool) -> None:
-    assert witness.needed(release) is needed
+def told(code: str) -> dict[str, str]:
+    return {witness.COMMAND: json.dumps(python(code))}
 
 
 @pytest.mark.parametrize(
     ("code", "status"), [("", 0), ("import sys; sys.exit(3)", 3), ("import os; os.kill(os.getpid(), 15)", -15)]
 )
 def test_it_ends_as_the_command_and_writes_it_down(tmp_path: Path, code: str, status: int) -> None:
-    command = [sys.executable, "-I", "-S", witness.PROGRAM, tmp_path / "exit", "{}", *python(code)]
-    done = subprocess.run(command, env={"HOMEOSTAT_REPLICA": "u/0/n"}, check=False)
+    done = subprocess.run(witnessed(tmp_path), env={"HOMEOSTAT_REPLICA": "u/0/n", **told(code)}, check=False)
     assert done.returncode == status
     assert witness.seen(tmp_path / "exit", "u/0/n") == status
     assert witness.seen(tmp_path / "exit", "u/0/another") is None
@@ -49,8 +39,7 @@ def test_it_ends_as_the_command_and_writes_it_down(tmp_path: Path, code: str, st
 
 def test_signals_are_passed_on_and_a_command_sees_them_as_if_nobody_stood_between(tmp_path: Path) -> None:
     code = "import signal, sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit(7)); print('up', flush=True); signal.pause()"
-    command = [sys.executable, "-I", "-S", witness.PROGRAM, tmp_path / "exit", "{}", *python(code)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(witnessed(tmp_path), stdout=subprocess.PIPE, text=True, env={**os.environ, **told(code)}) as process:
         assert process.stdout is not None
         process.stdout.readline()
         process.send_signal(signal.SIGTERM)
@@ -58,17 +47,26 @@ def test_signals_are_passed_on_and_a_command_sees_them_as_if_nobody_stood_betwee
     assert json.loads((tmp_path / "exit").read_text())["status"] == 7
 
 
+def test_the_command_stands_in_one_command_line_alone_and_finds_nothing_of_its_witness(tmp_path: Path) -> None:
+    code = f"import os; print({witness.COMMAND!r} in os.environ, flush=True); os.read(0, 1)"
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(witnessed(tmp_path), text=True, env={**os.environ, **told(code)}, **pipes) as process:  # type: ignore[call-overload]
+        assert process.stdout.readline() == "False\n"
+        assert code not in Path(f"/proc/{process.pid}/cmdline").read_text()
+        process.communicate("x")
+
+
 async def test_an_end_is_known_to_an_agent_that_is_not_the_parent(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go = world.folder / "go"
     code = f"import pathlib, sys, time\nwhile not pathlib.Path({str(go)!r}).exists(): time.sleep(0.01)\nsys.exit(int(sys.argv[1]))"
-    async with world.agent(rules=WITNESSED):
+    async with world.agent():
         for gpu, status in enumerate((0, 5)):
             await world.submit(f"job-{status}", python(code, status), places=[place(gpus=(gpu,))])
             await world.reported(f"job-{status}", "Running")
     monkeypatch.setattr(kernel, "exit_status", lambda pidfd, process: None)  # as it is for who is not the parent
-    async with world.agent(rules=WITNESSED):
+    async with world.agent():
         go.touch()
         await world.reported("job-0", "Exited")
         assert (await world.reported("job-5", "Failed"))["exitCode"] == 5
@@ -76,7 +74,7 @@ async def test_an_end_is_known_to_an_agent_that_is_not_the_parent(
 
 async def test_a_witnessed_replica_is_suspended_told_and_ended_like_any_other(world: World) -> None:
     file, saved = world.folder / "n", world.folder / "saved"
-    async with world.agent(rules=WITNESSED):
+    async with world.agent():
         await world.submit("job", python(COUNTER, file))
         pid = (await world.reported("job", "Running"))["pid"]
         await eventually(lambda: number(file) > 3)
@@ -100,7 +98,7 @@ async def test_a_witnessed_replica_is_suspended_told_and_ended_like_any_other(wo
 async def test_a_witnessed_replica_runs_as_the_user_and_the_witness_does_not(world: World) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can run processes as somebody else")
-    async with world.agent(rules=Rules(user="nobody", witness=True)):
+    async with world.agent(rules=Rules(user="nobody")):
         uid = await world.submit("who", ["id", "-u"])
         await world.reported("who", "Exited")
     assert world.log(uid).read_text().strip() == str(pwd.getpwnam("nobody").pw_uid)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from homeostat.gpu.controller.standing import Wish, carried_out, is_displaced, lagging, settled, state_of
+from homeostat.gpu.controller.standing import Wish, carried_out, is_displaced, lagging, meanwhile, settled, state_of
 from homeostat.gpu.controller.undone import take_back
 from homeostat.gpu.decisions import Constraint, Decision, Memory, Verb
 
@@ -61,6 +61,27 @@ def test_a_lost_node_is_not_waited_for_and_takes_the_state_with_it() -> None:
     assert not lagging(obj["status"], lambda node: node == "n2")
     assert is_displaced(gang("Running")["status"], lambda node: node == "n2")
     assert not is_displaced(gang("Suspended")["status"], lambda node: node == "n2")
+
+
+def test_it_is_not_off_its_gpus_while_a_machine_that_was_lost_and_is_back_still_has_it_there() -> None:
+    twin = {"replica": 1, "node": "n9", "gpus": [5], "state": "Running", "pid": 7}
+    obj = gang("Suspending", report(0, "Suspended", pid=1), report(1, "Suspended", pid=2), twin)
+    assert settled(obj, NOW, nowhere) is None
+    assert lagging(obj["status"], nowhere) == "n9 has still to take it off its GPUs"
+    assert settled(obj, NOW, lambda node: node == "n9") == {"phase": "Suspended"}
+    twin["state"] = "Suspended"
+    assert settled(obj, NOW, nowhere) == {"phase": "Suspended"}
+
+
+def test_what_is_being_written_holds_what_it_had_and_what_it_gets() -> None:
+    before, elsewhere = gang("Running")["status"], [{"replica": 0, "node": "n3", "gpus": [0], "milli": 1000}, PLACES[1]]
+    moves = meanwhile(before, {"phase": "Starting", "assignment": elsewhere})
+    assert (moves["phase"], moves["assignment"]) == ("Starting", [*PLACES, elsewhere[0]])
+    for gone in ({"phase": "Failed"}, {"phase": "Suspended", "assignment": []}, {"phase": "Suspending"}):
+        counted = meanwhile(before, gone)
+        assert (counted["phase"], counted["assignment"]) == ("Suspending", PLACES)
+    begins = meanwhile({"phase": "Suspended", "assignment": PLACES}, {"phase": "Starting", "assignment": elsewhere})
+    assert begins["assignment"] == elsewhere  # where its state lay, it held nothing
 
 
 def test_it_says_who_is_waited_for() -> None:

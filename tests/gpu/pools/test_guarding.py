@@ -55,6 +55,19 @@ async def test_a_few_that_fail_are_drained_one_after_the_other(world: World) -> 
     assert not world.node_fleet.halts
 
 
+async def test_a_maximum_that_was_mistyped_does_not_take_away_the_fleet_a_tenth_at_a_time(world: World) -> None:
+    await fleet_of(world, 0)
+    await world.declare_pool(minimum=0, maximum=20, provision=Cloud(world.folder).provision)
+    await world.pool_is(bool)
+    await world.pools.patch("p", {"spec": {"maximum": 2}})
+    await eventually(lambda: bool(world.node_fleet.halts), 30)
+    [halt] = world.node_fleet.halts.values()
+    assert f"of {NODES} would be changed, more than 3" in halt.reason
+    assert (await stages(world)).count("Open") >= NODES - 1, "one goes before the whole is seen, at most"
+    await world.pools.patch("p", {"spec": {"maximum": 20}})
+    await eventually(lambda: not world.node_fleet.drifts, 30)
+
+
 async def test_what_is_only_observed_gets_no_nodes_and_tells_what_it_would_do(world: World) -> None:
     guards = world.client.kind("homeostat.dev/v1alpha1", "GuardPolicy")
     spec = {"fleet": {"kinds": ["nodepools.gpu.homeostat.dev"]}, "mode": "Observe"}

@@ -24,12 +24,17 @@ if TYPE_CHECKING:
     Object = dict[str, Any]
 
 BASELINES = ("fifo", "priority-backfill", "las")
-"""What a policy can be set beside: by submission; by priority with backfill; least attained service (Tiresias)."""
+"""What a policy can be set beside: by submission; by priority with backfill; least attained service (Tiresias), of which `las:16h` says after how
+many GPU hours work belongs to the second queue."""
 MADE_UP_FLEET = "8x8xH100"
 """On which a trace that is made up runs, where nobody says."""
 OWN = "homeostat"
 """What the governor with all defaults is called."""
 _SHOWN_EVERY = 0.2
+_DEFAULTS = (
+    "note: without --policy all defaults hold, which have no time sharing: short work waits for long work."
+    " examples/gpu/time-sharing.yaml, for one, has it"
+)
 
 
 @click.command()
@@ -78,7 +83,7 @@ _SHOWN_EVERY = 0.2
     "--compare",
     metavar="POLICY…",
     multiple=True,
-    help=f"Set beside it: files, or {', '.join(BASELINES)}, or all of these.",
+    help=f"Set beside it: files, or {', '.join(BASELINES)} (las:16h: two queues, split at 16 GPU hours), or all of these.",
 )
 @click.argument("others", metavar="", nargs=-1)
 @click.option("--every", callback=seconds, default="30s", show_default=True, help="Between two decisions, at least.")
@@ -95,7 +100,7 @@ def command(file: Path | None, form: str | None, compare: tuple[str, ...], other
     \b
     Examples:
       homeostat gpu simulate --generate 500 --seed 7
-      homeostat gpu simulate --trace philly_jobs.csv --from 63d --for 7d --fleet 50x8xV100 --policy mine.yaml
+      homeostat gpu simulate --trace philly_jobs.csv --from 63d --for 7d --fleet 50x8xV100 --policy examples/gpu/time-sharing.yaml
       homeostat gpu simulate --trace philly_jobs.csv --for 7d --fleet 50x8xV100 --compare fifo las mine.yaml --plot week.svg
       homeostat gpu simulate --trace openb_pod_list_default.csv --nodes openb_node_list_gpu_node.csv
 
@@ -113,13 +118,15 @@ def command(file: Path | None, form: str | None, compare: tuple[str, ...], other
     from homeostat.gpu.simulator import TraceError
 
     try:
-        trace = _trace(file, form, options)
+        trace, teams = _trace(file, form, options)
         nodes = _machines(trace, options)
         if file is None:
             trace = _spread(trace, nodes, options["load"])
-        cluster = _cluster(trace, nodes, options)
+        cluster = _cluster(trace, teams, nodes, options)
     except TraceError as error:
         raise click.ClickException(str(error)) from None
+    if policy is None and output == "table":
+        click.echo(_DEFAULTS, err=True)
     policies, baselines = _policies(policy, [word for text in (*compare, *others) for word in text.split(",") if word])
     results, undone = _run(trace, cluster, policies, baselines, every)
     if plot is not None:
@@ -147,7 +154,8 @@ def command(file: Path | None, form: str | None, compare: tuple[str, ...], other
         echo_lines(drawn(results, min(shutil.get_terminal_size((100, 24)).columns, 160)))
 
 
-def _trace(file: Path | None, form: str | None, options: dict[str, Any]) -> Trace:
+def _trace(file: Path | None, form: str | None, options: dict[str, Any]) -> tuple[Trace, list[str]]:
+    """What is replayed, and all tenants of the file: one that asks for nothing in a part of it has its quota all the same."""
     from homeostat.gpu.simulator import TraceError, generate, read_trace
 
     if (file is None) == (options["generate"] is None):
@@ -160,7 +168,7 @@ def _trace(file: Path | None, form: str | None, options: dict[str, Any]) -> Trac
             raise click.UsageError(
                 "--from and --for are for a part of a file; how long a trace is made is said by --generate and --load"
             )
-    start, length = float(options["start"]), options["length"]
+    start, length, teams = float(options["start"]), options["length"], trace.tenants
     if start or length:
         last = max(job.submitted for job in trace.jobs)
         trace = trace.between(start, start + length if length else float("inf"))
@@ -168,7 +176,7 @@ def _trace(file: Path | None, form: str | None, options: dict[str, Any]) -> Trac
             raise TraceError(
                 f"{file or 'the trace'}: nothing was submitted in that part of it; it is {last / 86_400:.1f} days long"
             )
-    return trace
+    return trace, teams
 
 
 def _spread(trace: Trace, nodes: list[Object], load: float) -> Trace:
@@ -197,7 +205,7 @@ def _machines(trace: Trace, options: dict[str, Any]) -> list[Object]:
     return nodes
 
 
-def _cluster(trace: Trace, nodes: list[Object], options: dict[str, Any]) -> Cluster:
+def _cluster(trace: Trace, teams: list[str], nodes: list[Object], options: dict[str, Any]) -> Cluster:
     from homeostat.cli.gpu import whatif
 
     if options["tenants"]:
@@ -207,7 +215,7 @@ def _cluster(trace: Trace, nodes: list[Object], options: dict[str, Any]) -> Clus
                 "--max-wait is for tenants that nobody declares: say it in the manifests, as spec.sla.maxWait"
             )
     else:
-        tenants = whatif.even_tenants(trace.tenants, nodes, options["max_wait"])
+        tenants = whatif.even_tenants(teams, nodes, options["max_wait"])
     cluster = whatif.cluster_of(trace, nodes, tenants)
     lost = sum(
         bool(job.models) and not set(job.models) & {node["spec"]["model"] for node in nodes} for job in trace.jobs
@@ -232,6 +240,8 @@ def _policies(policy: Path | None, words: list[str]) -> tuple[dict[str, GpuPolic
             chosen |= known
         elif word in known:
             chosen[word] = known[word]
+        elif word.startswith("las:"):
+            chosen[word] = least_attained_service(_threshold(word))
         elif word == OWN:
             policies[OWN] = None
         elif Path(word).suffix or Path(word).exists():
@@ -248,6 +258,14 @@ def _policies(policy: Path | None, words: list[str]) -> tuple[dict[str, GpuPolic
             )
             raise click.UsageError(f"--compare {word}: there is no such policy.{hint}")
     return policies, chosen
+
+
+def _threshold(word: str) -> float:
+    """The GPU seconds of `las:16h`."""
+    hours = word.removeprefix("las:").removesuffix("h")
+    if not word.endswith("h") or not hours.isdecimal() or not int(hours):
+        raise click.UsageError(f"--compare {word}: write how many GPU hours, such as las:16h")
+    return int(hours) * 3600.0
 
 
 def _run(

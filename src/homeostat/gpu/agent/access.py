@@ -21,21 +21,23 @@ def user_of(node: str) -> str:
     return f"{ROLE}:{node}"
 
 
-def manifests(node: str) -> list[Object]:
+def manifests(node: str, nodes: Sequence[str] = ()) -> list[Object]:
     """Roles and bindings for the agent of a node. The role for workloads is the same for all agents; the rest names this node.
+
+    A bridge keeps several `nodes`, and goes by a name that is none of theirs.
 
     A role cannot narrow who may report on which workload: an agent could report on those of others.
     """
-    name = user_of(node)
+    name, names = user_of(node), list(nodes) or [node]
     workloads = [
         _rule([GROUP], [WORKLOAD.plural], ["get", "list", "watch"]),
         _rule([GROUP], [f"{WORKLOAD.plural}/status"], ["patch"]),
     ]
     own = [
-        _rule([GROUP], [NODE.plural], ["get", "create", "patch"], [node]),
-        _rule([GROUP], [f"{NODE.plural}/status"], ["patch"], [node]),
+        _rule([GROUP], [NODE.plural], ["get", "create", "patch"], names),
+        _rule([GROUP], [f"{NODE.plural}/status"], ["patch"], names),
     ]
-    lease = [_rule(["coordination.k8s.io"], ["leases"], ["get", "create", "update", "patch"], [node])]
+    lease = [_rule(["coordination.k8s.io"], ["leases"], ["get", "create", "update", "patch"], names)]
     return [
         _role("ClusterRole", ROLE, workloads),
         _binding("ClusterRole", ROLE, "Group", AGENTS),

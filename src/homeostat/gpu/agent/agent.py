@@ -64,6 +64,7 @@ class Agent:
 
     async def run(self) -> None:
         """Keeps the machine until it is cancelled; what it runs goes on then. Raises where it can never begin."""
+        self._heartbeat.back = self._keeper.hurry
         try:
             await self._keeper.load()
             async with asyncio.TaskGroup() as tasks:

@@ -23,8 +23,8 @@ from homeostat.gpu.agent.journal import Note
 from homeostat.gpu.agent.launching import Rules, starting, visible
 from homeostat.gpu.agent.outcome import Outcome, last_line, outcome_of
 from homeostat.gpu.agent.suspend import Broken, CannotSuspend
-from homeostat.gpu.agent.wanted import DEVICES, Aim, Declared, Off, Standing, Step, Wish, next_step, wish_for
-from homeostat.gpu.kinds import WHOLE, Place, Preemption, ReplicaState, Report
+from homeostat.gpu.agent.wanted import DEVICES, Aim, Declared, Off, Standing, Step, Wish, farewell, next_step, wish_for
+from homeostat.gpu.kinds import WHOLE, Place, ReplicaState, Report
 from homeostat.loop.provider import Refused
 from homeostat.model.clock import Clock
 from homeostat.model.errors import ApiError
@@ -343,7 +343,7 @@ class Hosted:
     async def _stop(self, wish: Wish, workload: Declared | None) -> None:
         name, grace = (self.note.signal, self.note.grace) if self.note else ("SIGTERM", 30.0)
         if workload is not None:
-            name, grace = _farewell(workload)
+            name, grace = farewell(workload)
         try:
             sig = signal.Signals[name]
         except KeyError:
@@ -388,7 +388,7 @@ class Hosted:
             replica = replica.but(ended=Ended(replica.ended.at, status))
         assert replica.ended is not None
         said = await self._in_thread(last_line, self.logs[1]) if replica.ended.status else ""
-        how = Outcome(ReplicaState.FAILED, None, self._fate) if self._fate else outcome_of(replica, wish, said)
+        how = Outcome(ReplicaState.FAILED, None, self._fate) if self._fate else outcome_of(replica.ended, wish, said, stopping=replica.stopping)
         over, self._fate = bool(self._fate), ""
         log.info("%s: ended (%s)", self, replica.ended)
         note = note.turned(how.state, self._house.clock.now(), exit_code=how.exit_code, reason=how.reason)
@@ -405,7 +405,7 @@ class Hosted:
     # What is remembered
 
     def _fresh_note(self, workload: Declared, wish: Wish) -> Note:
-        sig, grace = _farewell(workload)
+        sig, grace = farewell(workload)
         before, place = self.note, wish.place
         return Note(
             namespace=workload.namespace,
@@ -474,9 +474,3 @@ class Hosted:
         self._busy.add(task)
         task.add_done_callback(self._busy.discard)
         return await asyncio.shield(task)
-
-
-def _farewell(workload: Declared) -> tuple[str, float]:
-    """By which signal a replica of it is told to end, and how many seconds it has then."""
-    leaves = workload.spec.preemption
-    return leaves.signal if leaves.mode is Preemption.CHECKPOINT else "SIGTERM", leaves.grace.total_seconds()

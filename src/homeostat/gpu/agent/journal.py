@@ -1,12 +1,13 @@
 """What an agent remembers of a replica beside its process: one small file each, put in place by a rename.
 
 A state directory has a folder for each workload, named by its uid. In it, for replica 3: `3.json` is the record of its process,
-`3.note` the note of this module, `3.out` and `3.err` its output, and `3.exit` its exit status where a witness saw it.
+`3.note` the note of this module, `3.out` and `3.err` its output, and `3.exit` its exit status as its witness saw it.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Self, TypeVar
 
 import msgspec
 from msgspec import structs
@@ -42,11 +43,11 @@ class Note(msgspec.Struct, frozen=True):
     over: bool = False
     """It could not be started, or was lost for good: nothing more is done in this attempt."""
 
-    def but(self, **changes: object) -> Note:
+    def but(self, **changes: object) -> Self:
         """A copy with other values."""
         return structs.replace(self, **changes)
 
-    def turned(self, state: ReplicaState, now: float, **changes: object) -> Note:
+    def turned(self, state: ReplicaState, now: float, **changes: object) -> Self:
         """The note of a replica that came into another state, with the GPU time of the one before counted in."""
         if state is self.state:
             return self.but(**changes)
@@ -56,24 +57,27 @@ class Note(msgspec.Struct, frozen=True):
         return self.but(state=state, since=now, gpu_seconds=used, **changes)
 
 
+N = TypeVar("N", bound=Note)
+
+
 def path_of(folder: Path, replica: int) -> Path:
     """Where the note of a replica is."""
     return folder / f"{replica}{SUFFIX}"
 
 
 def exit_file_of(folder: Path, replica: int) -> Path:
-    """Where a witness says how a replica ended."""
+    """Where the witness says how a replica ended."""
     return folder / f"{replica}.exit"
 
 
-def load(path: Path) -> Note | None:
+def load(path: Path, form: type[N] = Note) -> N | None:  # type: ignore[assignment]
     """The note in a file; None where there is none. ValueError where it cannot be read."""
     try:
         text = path.read_bytes()
     except FileNotFoundError:
         return None
     try:
-        return msgspec.json.decode(text, type=Note)
+        return msgspec.json.decode(text, type=form)
     except msgspec.MsgspecError as error:
         raise ValueError(f"the note {path} cannot be read: {error}; remove it if its replica does not run") from None
 

@@ -12,17 +12,17 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from homeostat.client import Client, Informer, Key, Packed
+from homeostat.client import Client, Key, Packed
 from homeostat.gpu.agent.devices import Devices, Held
 from homeostat.gpu.agent.family import cpu_seconds, relatives, resident_mib
 from homeostat.gpu.agent.hosted import Hosted, House
 from homeostat.gpu.agent.journal import SUFFIX
 from homeostat.gpu.agent.launching import Rules
+from homeostat.gpu.agent.placed import Placed
 from homeostat.gpu.agent.reports import Entries, Reports
-from homeostat.gpu.agent.wanted import Declared, declared, is_for
-from homeostat.gpu.kinds import WHOLE, WORKLOAD, Place, ProcessUse
+from homeostat.gpu.agent.wanted import nodes_of
+from homeostat.gpu.kinds import WHOLE, Place, ProcessUse
 from homeostat.model.clock import Clock
-from homeostat.model.errors import ApiError
 from homeostat.model.kinds import InvalidSpec
 from homeostat.providers.process import kernel, logs
 from homeostat.providers.process.kind import Logs
@@ -37,7 +37,6 @@ SWEEP_SECONDS = 600.0
 SUSPEND_SECONDS = 300.0
 """How long a replica may take to leave the GPUs, or to come back. A GPU's memory moves at some GB a second."""
 _UID = re.compile(r"[A-Za-z0-9-]{1,64}").fullmatch
-_MINE = "mine"
 
 
 class Keeper:
@@ -69,10 +68,7 @@ class Keeper:
         self._used: dict[Hosted, tuple[float, float]] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._lock_file = -1
-        self._workloads: Informer[Packed] = client.kind(WORKLOAD.api_version, WORKLOAD.kind, Packed).informer(
-            indexes={"uid": lambda one: (one.uid,), _MINE: lambda one: (_MINE,) if is_for(node, one) else ()}
-        )
-        self._fresh = client.kind(WORKLOAD.api_version, WORKLOAD.kind)
+        self._placed = Placed(client)
         self._reports = Reports(client, node, self._entries)
         self._house = House(
             node,
@@ -80,11 +76,11 @@ class Keeper:
             rules or Rules(),
             self._clock,
             suspend_seconds,
-            self._declared,
+            self._placed.declared,
             self._news,
             self._in_the_way,
             client.random,
-            self._is_current,
+            self._placed.is_current,
         )
 
     # Its life
@@ -96,15 +92,20 @@ class Keeper:
 
     async def run(self) -> None:
         """Brings all to where it is wanted, and keeps it so until it is cancelled. Load first."""
-        async with self._workloads, asyncio.TaskGroup() as tasks:
-            await self._workloads.wait_synced()
-            self._workloads.subscribe(self._changed)
+        async with self._placed.informer as workloads, asyncio.TaskGroup() as tasks:
+            await workloads.wait_synced()
+            workloads.subscribe(self._changed)
             tasks.create_task(self._reports.run())
             tasks.create_task(self._sweep_forever())
-            for workload in self._workloads.indexed(_MINE, _MINE):
+            for workload in self._placed.on(self._node):
                 self._take(workload)
             for one in self._all():
                 self._drive(one)
+
+    def hurry(self) -> None:
+        """The server can be reached again after a while: what it wants may have changed, and what happened here is to be told, both at once."""
+        self._placed.informer.hurry()
+        self._reports.hurry()
 
     async def close(self) -> None:
         """Lets go of all processes, which run on for the next agent, and of the state directory."""
@@ -135,8 +136,8 @@ class Keeper:
     # What should be here
 
     def _changed(self, key: Key) -> None:
-        workload = self._workloads.get(key.name, key.namespace)
-        if workload is not None and (workload.uid in self._hosted or is_for(self._node, workload)):
+        workload = self._placed.informer.get(key.name, key.namespace)
+        if workload is not None and (workload.uid in self._hosted or self._node in nodes_of(workload)):
             self._take(workload)
         for uid in self._uids.get(key, ()):
             for one in self._hosted[uid].values():
@@ -145,7 +146,7 @@ class Keeper:
     def _take(self, workload: Packed) -> None:
         """Sees to it that each replica of a workload that is placed here is driven."""
         try:
-            known = self._declared(workload.uid)
+            known = self._placed.declared(workload.uid)
         except InvalidSpec as error:
             log.error("workload %s is passed over: %s", workload.key, error)
             return
@@ -153,19 +154,6 @@ class Keeper:
         for place in known.places.values() if known else ():
             if place.node == self._node and place.replica not in self._hosted.get(workload.uid, ()):
                 self._drive(self._host(workload.uid, place.replica))
-
-    def _declared(self, uid: str) -> Declared | None:
-        found = self._workloads.indexed("uid", uid)
-        return declared(found[0].load()) if found else None
-
-    async def _is_current(self, workload: Declared) -> bool:
-        """Whether the server has a workload as it is known here. Where it does not, the news of that is on its way."""
-        try:
-            return declared(await self._fresh.get(workload.name, namespace=workload.namespace)) == workload
-        except ApiError as error:
-            if error.code == 404:
-                return False
-            raise
 
     def _host(self, uid: str, replica: int) -> Hosted:
         folder = self._root / uid
@@ -176,8 +164,8 @@ class Keeper:
     def _drive(self, one: Hosted) -> None:
         if one in self._drivers:
             return
-        if found := self._workloads.indexed("uid", one.uid):
-            self._uids.setdefault(found[0].key, {})[one.uid] = None
+        if found := self._placed.find(one.uid):
+            self._uids.setdefault(found.key, {})[one.uid] = None
         task = self._drivers[one] = asyncio.create_task(one.drive(), name=str(one))
         task.add_done_callback(lambda _: self._done(one))
         if one.trouble:
@@ -192,8 +180,8 @@ class Keeper:
         last = not self._hosted[one.uid]
         if last:
             self._forget(one.uid)
-        if found := self._workloads.indexed("uid", one.uid):
-            self._take(found[0])
+        if found := self._placed.find(one.uid):
+            self._take(found)
         elif last:
             shutil.rmtree(self._root / one.uid, ignore_errors=True)
 
@@ -223,12 +211,11 @@ class Keeper:
 
     def _entries(self, uid: str) -> Entries | None:
         """The replicas of a workload here, for its reports; None where the workload is no more."""
-        found = self._workloads.indexed("uid", uid)
-        if not found:
+        found = self._placed.find(uid)
+        if found is None:
             return None
         hosted = [one for _, one in sorted(self._hosted.get(uid, {}).items())]
-        reports = found[0].load().get("status", {}).get("reports", ())
-        return Entries(found[0].key, hosted, [one for one in reports if one["node"] == self._node])
+        return Entries(found.key, hosted, self._placed.reports(uid, self._node))
 
     async def use(self) -> tuple[dict[int, Held], list[ProcessUse]]:
         """Who holds which GPU, and the CPU that each replica used since it was asked last."""
@@ -275,11 +262,7 @@ class Keeper:
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
             for folder in await asyncio.to_thread(lambda: [*self._root.iterdir()]):
-                if (
-                    folder.is_dir()
-                    and folder.name not in self._hosted
-                    and not self._workloads.indexed("uid", folder.name)
-                ):
+                if folder.is_dir() and folder.name not in self._hosted and self._placed.find(folder.name) is None:
                     with contextlib.suppress(OSError):
                         await asyncio.to_thread(shutil.rmtree, folder)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import orjson
@@ -28,8 +28,6 @@ class Rules:
     """Which commands: any, or those whose program lies in one of these folders."""
     user: str = ""
     """As whom they run; empty: as the agent."""
-    witness: bool = field(default_factory=witness.needed)
-    """Whether a process stands between that sees how they end. Default: where the kernel tells it to nobody else."""
 
 
 def visible(devices: Devices, place: Place) -> str:
@@ -43,7 +41,7 @@ def visible(devices: Devices, place: Place) -> str:
 def starting(
     workload: Declared, place: Place, node: str, devices: Devices, rules: Rules, exit_file: Path
 ) -> tuple[Start, Definition]:
-    """How to start a replica. `exit_file` is where a witness says how it ended. `Refused` says what is wrong with it, and what to do."""
+    """How to start a replica. `exit_file` is where its witness says how it ended. `Refused` says what is wrong with it, and what to do."""
     spec = workload.spec
     if not spec.command:
         raise Refused("the workload has no command: say what to run in spec.command")
@@ -56,22 +54,26 @@ def starting(
     if not definition.working_dir.startswith("/"):
         raise Refused(f"the working directory {definition.working_dir} must begin with a slash")
     start = prepare(definition, rules.allowed)
-    ours = {
+    start = replace(start, env={**start.env, **about(workload, node)})
+    return _witnessed(start, exit_file), definition
+
+
+def about(workload: Declared, node: str) -> dict[str, str]:
+    """What a replica is told of its workload in its environment, whoever starts it."""
+    return {
         "HOMEOSTAT_WORKLOAD": f"{workload.namespace}/{workload.name}",
-        "HOMEOSTAT_TENANT": spec.tenant,
+        "HOMEOSTAT_TENANT": workload.spec.tenant,
         "HOMEOSTAT_NODE": node,
-        "HOMEOSTAT_REPLICAS": str(spec.replicas),
+        "HOMEOSTAT_REPLICAS": str(workload.spec.replicas),
         "HOMEOSTAT_NODES": ",".join(workload.nodes),
     }
-    start = replace(start, env={**start.env, **ours})
-    return (_witnessed(start, exit_file) if rules.witness else start), definition
 
 
 def _witnessed(start: Start, exit_file: Path) -> Start:
     """The same, with a witness: it is what changes to the user, for the file is not the user's to write."""
     account = orjson.dumps(start.account).decode()
-    argv = (sys.executable, "-I", "-S", str(witness.PROGRAM), str(exit_file), account, *start.argv)
-    return replace(start, argv=argv, account={})
+    argv = (sys.executable, "-I", "-S", str(witness.PROGRAM), str(exit_file), account)
+    return replace(start, argv=argv, env={**start.env, witness.COMMAND: orjson.dumps(start.argv).decode()}, account={})
 
 
 def _gpu_environment(workload: Declared, place: Place, devices: Devices) -> dict[str, str]:

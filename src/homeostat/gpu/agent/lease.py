@@ -43,6 +43,8 @@ class Heartbeat:
         now: Callable[[], float] = elapsed,
     ) -> None:
         self.held = asyncio.Event()
+        self.back: Callable[[], None] = lambda: None
+        """Called when it is renewed after it could not be: from now on the node counts as heard of, and should hear."""
         self._leases = client.kind("coordination.k8s.io/v1", "Lease", namespace=NAMESPACE)
         self._node = node
         self._candidacy = Candidacy(identity, timing)
@@ -72,7 +74,9 @@ class Heartbeat:
             return
         if candidacy.holder == candidacy.identity:
             self.held.set()
-            self._say("")
+            if self._said:
+                self._say("")
+                self.back()
             return
         trouble = (
             f"{self._node} is kept by another agent, {candidacy.holder}: give this one another --name, or stop that one"

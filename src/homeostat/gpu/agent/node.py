@@ -8,15 +8,14 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Protocol
 
 from homeostat import __version__
 from homeostat.client import Client, Unreachable
 from homeostat.client.backoff import Backoff
-from homeostat.gpu.agent.devices import Devices
-from homeostat.gpu.agent.keeper import Keeper
+from homeostat.gpu.agent.devices import Held
 from homeostat.gpu.agent.reports import MANAGER
-from homeostat.gpu.kinds import NODE, GpuNodeSpec, GpuNodeStatus, GpuReading, ProcessUse
+from homeostat.gpu.kinds import NODE, Gpu, GpuNodeSpec, GpuNodeStatus, GpuReading, ProcessUse
 from homeostat.model.clock import Clock
 from homeostat.model.errors import ApiError
 from homeostat.model.kinds import encode
@@ -49,9 +48,36 @@ class Machine:
     memory_mib: int = 0
     """Default: all of it."""
     labels: Mapping[str, str] = field(default_factory=dict)
+    cordoned: bool = False
+    """Somebody else keeps new work from it."""
 
 
-def declaration(machine: Machine, devices: Devices) -> dict[str, Any]:
+class Seen(Protocol):
+    """The GPUs of a machine, as they are told of. For threads."""
+
+    @property
+    def model(self) -> str:
+        """The type, such as `H100`."""
+
+    @property
+    def simulated(self) -> bool:
+        """Whether they are there only in name."""
+
+    def gpus(self) -> list[Gpu]:
+        """All of them, by index."""
+
+    def read(self, held: Mapping[int, Held]) -> list[GpuReading]:
+        """How each is at this moment."""
+
+
+class Used(Protocol):
+    """Who uses them."""
+
+    async def use(self) -> tuple[dict[int, Held], list[ProcessUse]]:
+        """Who holds which GPU, and the CPU that each replica used since it was asked last."""
+
+
+def declaration(machine: Machine, devices: Seen) -> dict[str, Any]:
     """The GpuNode as its agent declares it. What nobody said is left out, so that people may say it in the API."""
     spec = GpuNodeSpec(
         model=machine.model or devices.model,
@@ -64,6 +90,7 @@ def declaration(machine: Machine, devices: Devices) -> dict[str, Any]:
         cost_per_hour=machine.cost_per_hour,
         spot=machine.spot,
         pool=machine.pool,
+        cordoned=machine.cordoned,
         simulated=devices.simulated,
     )
     wire = encode(spec, defaults=False)
@@ -110,8 +137,8 @@ class NodeReporter:
         self,
         client: Client,
         machine: Machine,
-        devices: Devices,
-        keeper: Keeper,
+        devices: Seen,
+        keeper: Used,
         *,
         clock: Clock | None = None,
         read_seconds: float = READ_SECONDS,

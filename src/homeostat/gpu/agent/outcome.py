@@ -7,7 +7,7 @@ from pathlib import Path
 
 from homeostat.gpu.agent.wanted import Aim, Wish
 from homeostat.gpu.kinds import ReplicaState
-from homeostat.providers.process.record import Replica
+from homeostat.providers.process.record import Ended
 
 _SHOWN = 200
 _TAIL = 4096
@@ -22,21 +22,20 @@ class Outcome:
     reason: str
 
 
-def outcome_of(replica: Replica, wish: Wish, said: str = "") -> Outcome:
-    """How an ended replica is reported. `said` is the last that it wrote to standard error.
+def outcome_of(ended: Ended, wish: Wish, said: str = "", *, stopping: bool) -> Outcome:
+    """How an ended replica is reported. `said` is the last that it wrote to standard error; `stopping`: it was asked to end.
 
     Who was ended to make room is suspended, however it left: its work is not done.
     """
-    assert replica.ended is not None
-    status = replica.ended.status
-    if replica.stopping and wish.aim is not Aim.END:
+    status = ended.status
+    if stopping and wish.aim is not Aim.END:
         return Outcome(ReplicaState.SUSPENDED, None, f"it was ended, to be started again: {wish.why}")
-    if replica.stopping:
+    if stopping:
         state = ReplicaState.EXITED if status == 0 else ReplicaState.FAILED
         return Outcome(state, status, f"it was ended: {wish.why}")
     if status == 0:
         return Outcome(ReplicaState.EXITED, 0, "")
-    return Outcome(ReplicaState.FAILED, status, f"{replica.ended}: {said}" if said else str(replica.ended))
+    return Outcome(ReplicaState.FAILED, status, f"{ended}: {said}" if said else str(ended))
 
 
 def last_line(path: Path) -> str:

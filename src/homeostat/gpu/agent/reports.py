@@ -52,6 +52,7 @@ class Reports:
         self._entries = entries
         self._waiting: dict[str, None] = {}
         self._wake = asyncio.Event()
+        self._backoff = Backoff(first=0.5, most=30.0, source=client.random)
 
     def changed(self, uid: str) -> None:
         """Something of this workload is new."""
@@ -60,16 +61,19 @@ class Reports:
 
     async def run(self) -> None:
         """Tells, until it is cancelled. What the server does not take now is told later."""
-        backoff = Backoff(first=0.5, most=30.0, source=self._workloads.client.random)
         while True:
             await self._wake.wait()
             self._wake.clear()
             uids, self._waiting = self._waiting, {}
             outcomes = await asyncio.gather(*(self._tell(uid) for uid in uids))
             if all(outcomes):
-                backoff.reset()
+                self._backoff.reset()
                 continue
-            await asyncio.sleep(backoff.next())
+            await self._backoff.rest(self._backoff.next())
+
+    def hurry(self) -> None:
+        """The server can be reached again: what it did not take is told now."""
+        self._backoff.hurry()
 
     async def _tell(self, uid: str) -> bool:
         """Says whether it is told, or nobody wants to know."""

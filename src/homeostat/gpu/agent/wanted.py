@@ -114,15 +114,13 @@ class _Workload(msgspec.Struct):
 _glance = msgspec.json.Decoder(_Workload)
 
 
-def is_for(node: str, workload: Packed) -> bool:
-    """Whether a node has to do with a workload: a replica is placed there, or was reported from there.
+def nodes_of(workload: Packed) -> set[str]:
+    """The nodes that have to do with a workload: a replica is placed there, or was reported from there.
 
     Asked of every workload that there is, so it looks at nothing else.
     """
     status = _glance.decode(workload.body).status
-    return status is not None and any(
-        one.node == node for some in (status.assignment, status.reports) for one in some or ()
-    )
+    return set() if status is None else {one.node for some in (status.assignment, status.reports) for one in some or ()}
 
 
 def declared(obj: Mapping[str, Any]) -> Declared | None:
@@ -203,3 +201,9 @@ def _must_end(wish: Wish, now: Standing, devices: str) -> bool:
 def _may_start(wish: Wish, now: Standing) -> bool:
     """Each attempt is begun once. What we ended ourselves is begun again."""
     return not now.known or now.stopping or now.attempt < wish.attempt
+
+
+def farewell(workload: Declared) -> tuple[str, float]:
+    """By which signal a replica of it is told to end, and how many seconds it has then."""
+    leaves = workload.spec.preemption
+    return leaves.signal if leaves.mode is Preemption.CHECKPOINT else "SIGTERM", leaves.grace.total_seconds()

@@ -26,6 +26,7 @@ from homeostat.gpu.controller.standing import (
     WorkloadState,
     carried_out,
     conditions,
+    meanwhile,
     reported,
     state_of,
     target_of,
@@ -142,7 +143,7 @@ class Governor:
     def _hearer(self, kind: str) -> Callable[[Key], None]:
         def heard(key: Key) -> None:
             self._changed[kind, key] = None
-            if kind != LEASE:  # hearts beat all the time: the timer looks at them
+            if kind != LEASE or self.hearing.returns(self._informers[LEASE].get(key.name, key.namespace)):  # hearts beat all the time
                 self._wake.set()
             if kind == WORKLOAD.kind and key not in self._uids:
                 self._came.setdefault(key, self._clock.now())
@@ -490,7 +491,7 @@ class Governor:
         self._promised.add(ref.uid)
         self._placed.add(ref.uid)
         if ref.uid not in self._firm:
-            self._reader.put({**obj, "status": {**before, **patch}})
+            self._reader.put({**obj, "status": meanwhile(before, patch)})
         return obj, patch
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -39,6 +40,17 @@ class Hearing:
             self.silent -= set(nodes)
             self.count += 1
 
+    def returns(self, lease: Mapping[str, Any] | None) -> bool:
+        """Whether this lease is that of a node that was lost, renewed: from now on it is not. Beats of all others are looked at by the clock."""
+        if lease is None or lease["metadata"]["name"] not in self.silent or not self._is_fresh(lease):
+            return False
+        self.speaks([lease["metadata"]["name"]])
+        return True
+
+    def _is_fresh(self, lease: Mapping[str, Any]) -> bool:
+        renewed = lease["spec"].get("renewTime")
+        return bool(renewed) and self._clock.now() - parse_time(renewed) <= self.seconds
+
     def news(self, snapshot: Snapshot) -> bool:
         """Whether one would be taken for lost by this that was not."""
         return bool(self._silent_in(snapshot) - self.silent)
@@ -73,8 +85,7 @@ class Hearing:
                 if error.code == 404:
                     continue
                 raise
-            renewed = found["spec"].get("renewTime")
-            if renewed and self._clock.now() - parse_time(renewed) <= self.seconds:
+            if self._is_fresh(found):
                 self._reader.put({**found, "kind": LEASE})
                 return node
         return ""

@@ -100,6 +100,17 @@ def carried_out(obj: Object, wish: Wish, now: float, lost: Lost, price: Price = 
     return patch | (settled({**obj, "status": {**status, **patch}}, now, lost) or {})
 
 
+def meanwhile(before: Status, patch: Object) -> Object:
+    """A status as it counts while a patch of it is being written, of which nobody knows yet whether it will be: what is taken is its own already,
+    and what is given up is not another's yet."""
+    held = before.get("assignment") or ()
+    if not held or before.get("phase") not in (*_ON, Stage.SUSPENDING):
+        return {**before, **patch}
+    more = [place for place in patch.get("assignment") or () if place not in held]
+    phase = patch["phase"] if patch["phase"] in _ON else str(Stage.SUSPENDING)
+    return {**before, **patch, "phase": phase, "assignment": [*held, *more]}
+
+
 def decided(wish: Wish, now: float) -> Object:
     """What is done, as the status keeps it: a `Decided`."""
     said = wish.decision
@@ -178,6 +189,11 @@ def _still_on(status: Status, lost: Lost) -> Iterator[tuple[str, str]]:
         silent = not report and node not in said  # it may have begun just now: agents tell that, too, if it has not
         if (silent or report.get("state") in _HOLDS) and not lost(node):
             yield node, _because(report)
+    placed = {(place["replica"], place["node"]) for place in status.get("assignment") or ()}
+    for report in status.get("reports") or ():  # of a machine that was lost and is back, while it was begun elsewhere
+        at_work = report.get("pid") and report.get("state") in _HOLDS and (report["replica"], report["node"]) not in placed
+        if at_work and not lost(report["node"]):
+            yield report["node"], _because(report)
 
 
 def _with_processes(status: Status, lost: Lost) -> Iterator[str]:

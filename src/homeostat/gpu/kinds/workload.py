@@ -69,6 +69,8 @@ class WorkloadSpec(Spec):
     """The program and its arguments. No shell reads it."""
     env: Annotated[dict[str, Annotated[str, Sensitive]], MapAtomic, Meta(max_length=256)] = {}
     working_dir: str = ""
+    image: str = ""
+    """What the command runs in, on nodes of a Kubernetes cluster. Elsewhere it runs in what the machine has."""
     suspended: bool = False
     """A person wants it off the GPUs for now."""
 

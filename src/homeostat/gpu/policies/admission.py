@@ -16,7 +16,7 @@ from homeostat.gpu.experience import mixed
 from homeostat.gpu.fleet import Need
 from homeostat.gpu.kinds import WHOLE
 from homeostat.gpu.policies.fair_share import OVERDUE, OWN
-from homeostat.gpu.snapshot import NEVER, NONE, Bools, Floats, Health, Ints, Mode, Phase
+from homeostat.gpu.snapshot import NEVER, NONE, Bools, Floats, Health, Ints
 
 _ENOUGH_MISSES = 32
 """After so many in a row that did not fit, the rest is looked through at once."""
@@ -49,6 +49,7 @@ class Admission:
         cycle = self.cycle
         queue = self._with_quota(cycle.order)
         hopeful = self._fits_now(queue)
+        self._remember_shut_out(queue[~hopeful])
         stuck = np.flatnonzero(~hopeful)[: self.holds]
         queue = queue[np.union1d(np.flatnonzero(hopeful), stuck)]
         position = missed = 0
@@ -119,6 +120,15 @@ class Admission:
         cycle.misfits = self.refused.copy()
         found_any = np.array([answers[kind] for kind in self.kinds.tolist()], dtype=bool)
         return np.asarray(found_any[np.searchsorted(self.kinds, shape)]) if len(queue) else np.zeros(0, dtype=bool)
+
+    def _remember_shut_out(self, misfits: Ints) -> None:
+        """Since when others have the GPUs of suspended work that would have its turn. Until it runs again, or is no more."""
+        cycle, uid = self.cycle, self.cycle.snapshot.workloads.uid
+        known = [at for at in cycle.find(cycle.memory.shut_out) if cycle.keeps_state[at]]
+        cycle.next.shut_out = {uid[at]: cycle.memory.shut_out[uid[at]] for at in known}
+        for at in misfits[cycle.keeps_state[misfits]].tolist():
+            if cycle.home_of(at):
+                cycle.next.shut_out.setdefault(uid[at], cycle.now)
 
     def _admit(self, at: int) -> Outcome:
         cycle, shape, end = self.cycle, int(self.shape[at]), float(self.ends[at])
@@ -234,8 +244,7 @@ def shapes(cycle: Cycle, queue: Ints) -> Ints:
     """A number for each, equal for those that ask the same of the fleet. What must go back to where its state lies is like no other."""
     w = cycle.snapshot.workloads
     found = mixed(w.replicas, w.milli, w.models, w.gpu_memory, w.cpu, w.memory, w.topology, cycle.spot)
-    home = (w.phase == Phase.SUSPENDED) & (w.preemption == Mode.SUSPEND)
-    found[home] = np.flatnonzero(home)
+    found[cycle.keeps_state] = np.flatnonzero(cycle.keeps_state)
     return found
 
 
@@ -246,6 +255,8 @@ def _words(cycle: Cycle, at: int) -> tuple[str, Constraint]:
     waited = f" after waiting {span(cycle.waited[at])}" if cycle.waited[at] >= 1 else ""
     if cycle.displaced[at]:
         return "it lost its node and goes on elsewhere", Constraint.FAILURE
+    if cycle.keeps_state[at] and cycle.out_of_patience(at) and not cycle.home_of(at):
+        return f"the GPUs where its state lies are not to be had: it begins anew elsewhere{waited}", Constraint.HOME
     column = tenants.column[w.tenant[at], cycle.lead[at]]
     used = cycle.ledger.used[w.tenant[at], column] + cycle.total[at]
     if cycle.band[at] <= OWN or used <= tenants.nominal[w.tenant[at], column]:

@@ -12,7 +12,7 @@ from homeostat.gpu.snapshot import NONE, Bools, Floats, Health, Ints, Pools, Spo
 _AT_ONCE = 1000
 """How many of the first that wait are looked at for scaling in a cycle."""
 _PART_AT_A_TIME = 10
-"""One node in so many is given back at a time, and at least one: guards halt what takes away much of a fleet at once."""
+"""One idle node in so many is given back at a time, and at least one: guards halt what takes away much of a fleet at once."""
 
 
 def scale(cycle: Cycle) -> None:
@@ -132,8 +132,9 @@ def able_pools(cycle: Cycle, at: int, pools: Pools) -> Bools:
 
 
 def _give_back(cycle: Cycle, there: Ints, trusted: Bools, backlog: bool) -> None:
-    """Gives back nodes beyond the maximum, and those that nothing has been on for a while: a few at a time, never below the minimum, and
-    none that is empty while others wait."""
+    """Gives back nodes beyond the maximum, and those that nothing has been on for a while: these a few at a time, never below the minimum,
+    and none that is empty while others wait. Those beyond the maximum are named all at once, so that the guards see how much that is: a
+    number that was mistyped takes away a fleet, and a tenth of it at a time is still all of it."""
     nodes, pools, places = cycle.snapshot.nodes, cycle.snapshot.pools, cycle.snapshot.places
     held = np.bincount(places.node, weights=places.milli, minlength=len(nodes)).astype(np.float64)
     for taken in (*cycle.spots.values(), *cycle.reserved.values()):
@@ -142,9 +143,9 @@ def _give_back(cycle: Cycle, there: Ints, trusted: Bools, backlog: bool) -> None
     room = max(1, len(nodes) // _PART_AT_A_TIME)
     beyond, left = there - pools.maximum, there - pools.minimum
     for node in np.lexsort((np.arange(len(nodes)), held, ~nodes.drain)).tolist():
-        if not trusted[node] or room <= 0:
-            continue
         name, pool = nodes.name[node], int(nodes.pool[node])
+        if not trusted[node] or (room <= 0 and beyond[pool] <= 0):
+            continue
         if beyond[pool] > 0:
             reason = f"{pools.name[pool]} has {there[pool]} nodes, more than its maximum of {pools.maximum[pool]}"
             cycle.say_of(Verb.DRAIN, "GpuNode", name, reason, Constraint.BACKLOG)

@@ -3,7 +3,8 @@
 First what has waited too long or lost its node, then what is within its tenant's own quota, then what must be borrowed, and last what
 was taken back as idle. Under time sharing a part of all quotas may be lent to short work: then only the rest comes before what is borrowed.
 Within each the tenant comes first that has least for its weight, as if all before had been admitted. Within a tenant priority decides, with
-points for waiting and, under time sharing, against work that is expected to be long.
+points for waiting and, under time sharing, against work that is expected to be long. Between tenants the length of work counts in as far as
+more is asked for than there is: while little waits, shares alone decide.
 """
 
 from __future__ import annotations
@@ -68,6 +69,7 @@ def put_in_order(cycle: Cycle) -> None:
     rank = np.lexsort((queue, -points, w.tenant[queue]))  # by tenant, best first
     queue, points = queue[rank], points[rank]
     tenant, lead, total = w.tenant[queue], cycle.lead[queue], cycle.total[queue]
+    cycle.crowding = _crowding(cycle, queue)
     _, column, held = reach(cycle, queue)
     band = np.where(held <= cycle.ledger.floor[tenant, column], OWN, BORROWED)
     band[_overdue(cycle, queue, held <= cycle.snapshot.tenants.nominal[tenant, column])] = OVERDUE
@@ -75,13 +77,22 @@ def put_in_order(cycle: Cycle) -> None:
         band[np.isin(queue, cycle.find(cycle.memory.warned))] = IDLE
     if cycle.policy.fair_share.enabled:
         part = total / np.maximum(cycle.capacity[lead], 1) / cycle.snapshot.tenants.weight[tenant]
-        stand = cycle.share[tenant] + grouped_sum(part, tenant) - part + handicap_of(cycle, queue)
+        handicap = handicap_of(cycle, queue) * cycle.crowding[lead]
+        stand = cycle.share[tenant] + grouped_sum(part, tenant) - part + handicap
         final = np.lexsort((np.arange(len(queue)), stand, band))
     else:
         final = np.lexsort((queue, -points, band))
     cycle.order = queue[final]
     cycle.band = np.full(len(w), IDLE)
     cycle.band[queue] = band
+
+
+def _crowding(cycle: Cycle, queue: Ints) -> Floats:
+    """By model: how much is wanted beyond what there is, as a part of that; 1 where it is wanted twice over, or more."""
+    wanted, held = np.zeros(len(cycle.capacity)), cycle.held & (cycle.model != NONE)
+    for model, total in ((cycle.model[held], cycle.total[held]), (cycle.lead[queue], cycle.total[queue])):
+        wanted += np.bincount(model, weights=total, minlength=len(wanted))
+    return np.asarray(np.clip(wanted / np.maximum(cycle.capacity, 1) - 1.0, 0.0, 1.0))
 
 
 def _refuse(cycle: Cycle) -> None:
@@ -135,7 +146,8 @@ def points_of(cycle: Cycle, queue: Ints) -> Floats:
 
 
 def handicap_of(cycle: Cycle, which: Ints) -> Floats:
-    """What is added to a tenant's share when its work is compared with that of others: under time sharing the more, the longer it will take."""
+    """What is added to a tenant's share when its work is compared with that of others: under time sharing the more, the longer it will take.
+    It is for a fleet of which twice as much is wanted as there is; to be taken times `cycle.crowding`."""
     sharing = cycle.policy.time_sharing
     if not sharing.enabled:
         return np.zeros(len(which))

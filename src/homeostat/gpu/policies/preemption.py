@@ -7,13 +7,15 @@
 - waiting: what has waited too long takes the place of what has had its time and loses nothing by being suspended, of its own tenant or of
   tenants that borrow;
 - time sharing: work that is expected to be short takes the place of long work that loses nothing by being suspended, of its own tenant or of
-  tenants that borrow. In comparing shares, work counts for less the shorter it is expected to be.
+  tenants that borrow. In comparing shares, work counts for less the shorter it is expected to be, in as far as more is asked for than there is.
 
 No loop can come of it: a workload never preempts one that it was preempted by, so that each preemption leaves it fewer to choose from; and there
 is a budget for the fleet and for each workload. What is cleared is reserved for the one for whom it was done.
 """
 
 from __future__ import annotations
+
+from collections import Counter
 
 import numpy as np
 
@@ -223,7 +225,7 @@ class Preemption:
 
     def _stays_ahead(self, at: int, victim: int, column: int, lost: int, by_quota: bool) -> bool:
         """Whether the other tenant can lose the victim as well: for the quota as long as it borrows, else while it keeps at least as large a
-        share, where short work counts as less."""
+        share, where short work counts as less the more is asked for beyond what there is."""
         cycle, w = self.cycle, self.cycle.snapshot.workloads
         tenant, other, weight = int(w.tenant[at]), int(w.tenant[victim]), cycle.snapshot.tenants.weight
         if by_quota:
@@ -231,7 +233,8 @@ class Preemption:
         whole = max(int(cycle.capacity[cycle.lead[at]]), 1)
         mine = cycle.share[tenant] + (self.taken.get(tenant, 0) + cycle.total[at]) / whole / weight[tenant]
         theirs = cycle.share[other] + (self.taken.get(other, 0) - lost - cycle.total[victim]) / whole / weight[other]
-        return bool(theirs + self.handicap[victim] >= mine + self.handicap[at])
+        shorter = (self.handicap[victim] - self.handicap[at]) * cycle.crowding[cycle.lead[at]]
+        return bool(theirs + shorter >= mine)
 
     def _fewest(
         self, at: int, need: Need, model: int, column: int, victims: list[int]
@@ -251,7 +254,7 @@ class Preemption:
         tenant, w = int(self.cycle.snapshot.workloads.tenant[at]), self.cycle.snapshot.workloads
         for victim in reversed(victims[:low]):
             held, size = self.cycle.taken_of(victim), int(self.cycle.total[victim])
-            if not all(fleet.free[node, gpu] >= milli for _, node, gpu, milli in held):
+            if not _can_stay(fleet, held, self.cycle.need_of(victim)):
                 continue
             ledger.take(int(w.tenant[victim]), int(self.cycle.column[victim]), size)
             if ledger.room(tenant, column) >= need.total:
@@ -276,6 +279,17 @@ class Preemption:
         mine = at in cycle.holding  # nodes are held back for it, and not from it
         taken = fleet.place(need, model, -np.inf if mine else cycle.now + float(cycle.latest[at]))
         return None if taken is None else (fleet, ledger, taken)
+
+
+def _can_stay(fleet: Fleet, held: Taken, need: Need) -> bool:
+    """Whether what it holds is still free, also where several of its replicas are on one GPU, and its hosts have the CPU and memory."""
+    gpus = Counter[tuple[int, int]]()
+    for _, node, gpu, milli in held:
+        gpus[node, gpu] += milli
+    hosts = Counter(node for _, node in {(replica, node) for replica, node, _, _ in held})
+    return all(fleet.free[where] >= milli for where, milli in gpus.items()) and all(
+        fleet.cpu[node] >= count * need.cpu and fleet.memory[node] >= count * need.memory for node, count in hosts.items()
+    )
 
 
 def _never() -> tuple[Fleet, Ledger, Taken]:

@@ -257,6 +257,7 @@ class Simulation:
         match decision.verb:
             case Verb.ADMIT | Verb.RESUME:
                 if at in self.held:
+                    self._leave_home(at, decision.places)
                     self._release(at)
                 self._start(at, decision.places)
             case Verb.SUSPEND | Verb.PREEMPT | Verb.RECLAIM:
@@ -307,12 +308,21 @@ class Simulation:
         self.meter.suspended(at, self.now, verb)
         heapq.heappush(self.events, (self.now + self.timing.suspend, int(Event.GONE), at, int(self.generation[at])))
 
+    def _leave_home(self, at: int, places: tuple[Place, ...]) -> None:
+        """The state of what is suspended stays where it lies: elsewhere it begins anew."""
+        if self.rows["phase"][at] != Phase.SUSPENDED:
+            return
+        home = {(replica, node, gpu) for _, replica, node, gpu, _ in self.held[at].tolist()}
+        if home != {(place.replica, self._nodes[place.node], gpu) for place in places for gpu in place.gpus}:
+            self.left[at] += self.ran[at]
+            self.ran[at] = 0.0
+
     def _release(self, at: int) -> None:
         """It is off its GPUs. Where it was suspended with its state, it will come back to the same nodes."""
         held = self.held.get(at)
         if held is not None and self.rows["phase"][at] != Phase.SUSPENDED:
             np.add.at(self.free, (held[:, 2], held[:, 3]), held[:, 4])
-        keeps = self.rows["phase"][at] == Phase.SUSPENDING and self.rows["preemption"][at] == Mode.SUSPEND
+        keeps = self.rows["phase"][at] == Phase.SUSPENDING and self.rows["preemption"][at] in (Mode.SUSPEND, Mode.NEVER)
         if not keeps:
             self.held.pop(at, None)
         if self.rows["phase"][at] != Phase.PENDING:

@@ -21,7 +21,7 @@ Read `shape` for the types that a kind may have, `marks` for what stands beside 
 """
 
 from homeostat.model.kinds.definition import AGE, READY, Column, KindInfo, KindVersion, Scale, crd_for, plural_of
-from homeostat.model.kinds.durations import format_duration, parse_duration
+from homeostat.model.kinds.durations import Length, Span, format_duration, parse_duration
 from homeostat.model.kinds.marks import Atomic, ListMap, ListSet, MapAtomic, Rule, Sensitive
 from homeostat.model.kinds.schema import schema_of
 from homeostat.model.kinds.spec import Spec
@@ -35,12 +35,14 @@ __all__ = [
     "InvalidSpec",
     "KindInfo",
     "KindVersion",
+    "Length",
     "ListMap",
     "ListSet",
     "MapAtomic",
     "Rule",
     "Scale",
     "Sensitive",
+    "Span",
     "Spec",
     "crd_for",
     "decode",

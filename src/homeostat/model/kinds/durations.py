@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 from decimal import Decimal
+from typing import Annotated
+
+from msgspec import Meta
 
 _NANOSECONDS = {
     "ns": 1,
@@ -20,6 +23,11 @@ _AMOUNT = r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+"
 _PARTS = re.compile(rf"({_AMOUNT})(ns|us|µs|μs|ms|s|m|h)").findall
 PATTERN = r"^[-+]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$"
 """What `parse_duration` reads, as a pattern for RE2."""
+_UNIT = "(ns|us|µs|μs|ms|s|m|h)"
+Span = Annotated[timedelta, Meta(extra_json_schema={"pattern": PATTERN.replace("[-+]?", "[+]?")})]
+"""A length of time for a field of a spec that cannot be below nothing."""
+Length = Annotated[timedelta, Meta(extra_json_schema={"pattern": rf"^[+]?([0-9.]+{_UNIT})*[0-9.]*[1-9][0-9.]*{_UNIT}([0-9.]+{_UNIT})*$"})]
+"""A length of time for a field of a spec that is more than nothing."""
 _WHOLE = re.compile(PATTERN[:-1]).fullmatch
 _LONGEST_TEXT = 64
 _LARGEST = 2**63

@@ -14,7 +14,6 @@ from homeostat.gpu.agent.devices import Held
 from homeostat.gpu.agent.hosted import Hosted, House
 from homeostat.gpu.agent.journal import SUFFIX
 from homeostat.gpu.agent.keeper import Keeper
-from homeostat.gpu.agent.launching import Rules
 from homeostat.gpu.agent.lease import Heartbeat
 from homeostat.gpu.agent.node import Machine as Said
 from homeostat.gpu.agent.node import NodeReporter
@@ -94,7 +93,7 @@ class SimAgent(Agent):
         rack = self._devices = Rack(machine)
         loop = asyncio.get_running_loop()
         self._heartbeat = Heartbeat(client, machine.name, f"{machine.name}-agent", clock=clock, now=loop.time)
-        self._keeper = SimKeeper(client, machine.name, rack, machine.root, rules=Rules(witness=False), clock=clock)
+        self._keeper = SimKeeper(client, machine.name, rack, machine.root, clock=clock)
         self._keeper.machine = machine
         said = Said(machine.name, cpu_milli=64_000, memory_mib=512_000)
         self._node = NodeReporter(client, said, rack, self._keeper, clock=clock)

@@ -13,6 +13,7 @@ from contextvars import Context
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from homeostat.gpu.agent import journal, witness
 from homeostat.gpu.agent.devices import Held
 from homeostat.gpu.agent.family import Family
 from homeostat.gpu.agent.launching import MPS_MEMORY, MPS_SHARE
@@ -24,7 +25,7 @@ from homeostat.providers.process.kernel import Marked
 from homeostat.providers.process.kind import Definition, Restart
 from homeostat.providers.process.launch import Start
 from homeostat.providers.process.places import after_end
-from homeostat.providers.process.record import Identity, Replica
+from homeostat.providers.process.record import Identity, Mark, Replica
 from homeostat.providers.process.slot import Ending, Slot
 from homeostat.sim.network import FINE, Weather
 
@@ -51,6 +52,9 @@ class Process:
     """How it ended; None while it lives."""
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     timer: asyncio.TimerHandle | None = None
+    exit_file: Path | None = None
+    """Where its witness writes down how it ended."""
+    mark: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,10 +143,10 @@ class Machine:
             process.timer = _later(self.source.uniform(0, self.wear.slow_end), lambda: self._end(process, -int(sig)))
 
     def reboot(self) -> None:
-        """All processes are gone at once, and nobody saw how."""
+        """All processes are gone at once, and nobody saw how: their witnesses neither."""
         self.boot += 1
         for process in list(self.alive()):
-            self._end(process, -9)
+            self._end(process, -int(signal.SIGKILL))
 
     def find(self, identity: Identity) -> Process | None:
         """The process of a record, while the machine that it ran on runs."""
@@ -164,6 +168,8 @@ class Machine:
         if process.status is None:
             self._pause(process)
             process.status, process.on_gpu = status, False
+            if process.exit_file is not None and status != -int(signal.SIGKILL):  # which ends its witness with it
+                witness.tell(process.exit_file, process.mark, status)
             process.ended.set()
             self.changed(self, process, "ends")
 
@@ -217,6 +223,8 @@ class SimSlot(Slot):
     def __init__(self, machine: Machine, folder: Path, uid: str, index: int) -> None:
         super().__init__(folder, uid, index)
         self._machine = machine
+        self._child: Process | None = None
+        """The one that this agent started: of others the kernel does not tell it how they ended."""
 
     @property
     def process(self) -> Process | None:
@@ -229,21 +237,22 @@ class SimSlot(Slot):
 
     def load(self, found: Sequence[Marked]) -> None:
         self.replica = record.load(self._path)
-        if self.replica is not None and self.replica.ended is None and (process := self.process) is not None:
+        if self.replica is not None and self.replica.ended is None and (process := self.process) is not None and process.status is None:
             self.pidfd = process.pid
 
     def start(self, how: Start, definition: Definition, now: float) -> None:
         if self.running:
             return
-        made = self._machine.spawn(self.uid, self.index, definition)
-        identity = Identity(made.pid, 0, str(self._machine.boot))
+        made = self._child = self._machine.spawn(self.uid, self.index, definition)
+        identity, nonce = Identity(made.pid, 0, str(self._machine.boot)), f"n{made.pid}"
+        made.exit_file, made.mark = journal.exit_file_of(self.folder, self.index), str(Mark(self.uid, self.index, nonce))
         self.pidfd = made.pid
-        self._put(Replica(f"n{made.pid}", identity, now, definition=definition, through=True))
+        self._put(Replica(nonce, identity, now, definition=definition, through=True))
 
     def note_end(self, restart: Restart, now: float) -> None:
         if self.replica is not None and self.end_unnoted:
-            process = self.process
-            self._put(after_end(self.replica, process.status if process is not None else None, restart, now))
+            status = self._child.status if self._child is not None and self._child is self.process else None
+            self._put(after_end(self.replica, status, restart, now))
             self.pidfd = None
 
     def ask_to_end(self, sig: signal.Signals, *, vacate: bool) -> Ending | None:

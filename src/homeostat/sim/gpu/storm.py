@@ -194,7 +194,8 @@ class GpuWeathering:
         if "pause_engine" in storm.acts:
             stale += 60.0
         sure = not (bad.lost or bad.late or bad.refused or storm.outages or bad.held or bad.broken)
-        return Limits(preemption["perHour"], preemption["perWorkload"], storm.policy.get("cap"), stale, sure)
+        on_its_way = (2 * bad.latest if bad.late else 0.0) + (LEASE_SECONDS if "pause_engine" in storm.acts else 0.0)
+        return Limits(preemption["perHour"], preemption["perWorkload"], storm.policy.get("cap"), stale, on_its_way, sure)
 
     async def _declare_tenants(self, *, wide: bool = False) -> None:
         storm = self.storm

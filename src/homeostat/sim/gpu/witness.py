@@ -8,7 +8,8 @@ It looks at the store's own log and at the machines, never at what the governor,
 - *Nobody is taken off* before its minimum runtime, more often than the budgets of preemptions allow, or together with more others than
   a wave may have.
 - *Words are true.* Running was on its GPUs, suspended is off them, succeeded did its work, failed did fail; nothing is lost, and nothing
-  runs twice unless its first machine had not been heard of for as long as its lease.
+  runs twice unless its first machine had not been heard of for as long as its lease, when it was placed anew or when what that machine
+  had reported of it was taken back.
 """
 
 from __future__ import annotations
@@ -61,6 +62,8 @@ class Limits:
     """Of a wave; None: a tenth of what runs, at least 1."""
     stale: float = 5.0
     """How old, in seconds, what the governor goes by may be at most."""
+    on_its_way: float = 0.0
+    """How long, in seconds, a write of the governor may be on its way after it last looked whether a machine is still lost."""
     waves: bool = True
     """Whether the loop can know of each of its writes whether it was made: else it cannot count them either."""
 
@@ -82,6 +85,7 @@ class GpuWitness:
         self._rights: dict[str, list[tuple[float, Right]]] = {}  # of tenants: since when they may use what
         self._placed: dict[str, list[tuple[float, dict[int, Object]]]] = {}  # by uid: placements of the whole gang, since when
         self._ran: dict[str, set[tuple[int, str]]] = {}  # by uid: replicas and nodes that were on their GPUs since the placement
+        self._taken_back: dict[str, dict[tuple[int, str], float]] = {}  # by uid, replica and node: since when it is no longer said to run there
         self._ended: dict[str, dict[int, list[int]]] = {}  # by uid and replica: how processes ended
         self._preempted: list[tuple[float, str]] = []
         self._leaving: set[str] = set()  # taken off by the loop that lives, and not yet gone
@@ -149,6 +153,9 @@ class GpuWitness:
             self._said(obj, was)
         if now.get("phase") != "Suspending":
             self._leaving.discard(uid)
+        said = _at_work(now)
+        back = self._taken_back.setdefault(uid, {})
+        self._taken_back[uid] = {one: at for one, at in (back | dict.fromkeys(_at_work(was) - said, _now())).items() if one not in said}
 
     def _gone(self, before: Object) -> None:
         uid, name = before["metadata"]["uid"], before["metadata"]["name"]
@@ -298,10 +305,11 @@ class GpuWitness:
             if twin is process or twin.replica != process.replica or twin.status is not None or not twin.on_gpu:
                 continue
             placed = max((at for at, places in self._placed.get(process.uid, ()) if places[process.replica]["node"] == machine.name), default=0.0)
-            if other is machine or not self.silent(other.name, placed):
+            back = max(placed, self._taken_back.get(process.uid, {}).get((process.replica, other.name), placed))
+            if other is machine or not (self._was_silent(other.name, placed) or self._was_silent(other.name, back)):
                 self.wrong(
                     f"{self.name_of(process.uid)}/{process.replica} {what} on {machine.name} while it runs on {other.name}, "
-                    f"which was heard of when it was placed at {placed:.3f}"
+                    f"which was heard of when it was placed at {placed:.3f}, and when that was taken back at {back:.3f}"
                 )
 
     # What is known
@@ -322,6 +330,13 @@ class GpuWitness:
         last = max((beat for beat in self._beats.get(node, ()) if beat <= when), default=-LEASE_SECONDS)
         return when - last > LEASE_SECONDS - ROUNDING
 
+    def _was_silent(self, node: str, written: float) -> bool:
+        """The same, for all that who wrote something at a moment could know of it. A beat of that very moment it could not."""
+        looked, beats = written - self.limits.on_its_way, self._beats.get(node, [])
+        last = max((beat for beat in beats if beat < looked), default=-LEASE_SECONDS)
+        following = min((beat for beat in beats if looked <= beat <= written), default=written)
+        return following - last > LEASE_SECONDS - ROUNDING
+
     def lately_silent(self, node: str) -> bool:
         """The same, at any moment of which somebody may still not know that it is over."""
         beats, now = self._beats.get(node, []), _now()
@@ -334,6 +349,11 @@ class GpuWitness:
 
 def _status(obj: Object | None) -> Object:
     return (obj or {}).get("status") or {}
+
+
+def _at_work(status: Object) -> set[tuple[int, str]]:
+    """The replicas that are said to have a process on GPUs, and where."""
+    return {(one["replica"], one["node"]) for one in status.get("reports") or () if one.get("pid") and one["state"] in ("Running", "Unknown")}
 
 
 def _replicas(obj: Object) -> int:
