@@ -4,8 +4,9 @@ python benchmarks/governor.py                       # 10,000 nodes, 1,000 tenant
 python benchmarks/governor.py --million             # and 1,000,000 workloads
 python benchmarks/governor.py --weeks 4:59 13@1.2   # other weeks, on so many nodes or at so much of what there is; by itself without the cycles
 
-A week is run beside FIFO, priority with backfill, and least attained service with three thresholds. Weeks 5, 6, 9, 11 and 12 were looked at
-while the policy was made; docs/gpu-governor.md says more. The trace is read from `../shared/data`: Microsoft's Philly as the Pollux artifact has it.
+A week is run beside FIFO, priority with backfill, and least attained service with three thresholds. The policy is
+examples/gpu/time-sharing.yaml; docs/gpu-governor.md says which weeks were looked at while it was made. The trace is read from
+`../shared/data`: Microsoft's Philly as the Pollux artifact has it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ import argparse
 import json
 import statistics
 import time
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +22,10 @@ import msgspec
 import numpy as np
 from harness import Json, one_by_one, write
 
+from homeostat.cli.gpu.whatif import read_policy
 from homeostat.gpu.decisions import Memory, Plan, Verb
 from homeostat.gpu.governor import decide
-from homeostat.gpu.kinds import WHOLE, Ageing, Cost, FairShare, GpuPolicySpec, Preempting, Scaling, TimeSharing
+from homeostat.gpu.kinds import WHOLE, Cost, GpuPolicySpec, Preempting, Scaling, TimeSharing
 from homeostat.gpu.simulator import Result, Timing, compare, even_cluster, make_nodes, make_tenants, read_philly, table
 from homeostat.gpu.simulator.baselines import fifo, least_attained_service, priority_backfill
 from homeostat.gpu.snapshot import ANY_MODEL, NEVER, WORKLOAD, Mode, Nodes, Phase, Places, Pools, Snapshot, Workloads
@@ -36,6 +37,7 @@ PER_NODE = 8
 SIZES = (250, 500, 1000, 1000, 1000, 2000, 4000, 8000)
 CYCLES = 5
 PHILLY = Path(__file__).resolve().parents[2] / "shared" / "data" / "gpu-traces" / "philly" / "philly_jobs.csv"
+POLICY = Path(__file__).resolve().parents[1] / "examples" / "gpu" / "time-sharing.yaml"
 HELD_OUT = "8:52"
 """A week of Philly, and nodes on which more is asked for than there is: queues form."""
 CHURN = 100
@@ -195,13 +197,6 @@ def philly(path: Path, week: int, nodes: int) -> dict[str, Result]:
     whole = read_philly(path)
     trace = whole.between(week * WEEK, (week + 1) * WEEK)
     fleet = even_cluster(whole.tenants, nodes, PER_NODE)
-    policy = GpuPolicySpec(
-        time_sharing=TimeSharing(enabled=True, expected=timedelta(hours=1), lends=0.5),
-        preemption=Preempting(per_hour=600, per_workload=20),
-        fair_share=FairShare(past=0.8),
-        ageing=Ageing(overdue_after=timedelta(hours=20)),
-        defragment=True,
-    )
     others = {
         "fifo": fifo,
         "priority-backfill": priority_backfill,
@@ -209,7 +204,7 @@ def philly(path: Path, week: int, nodes: int) -> dict[str, Result]:
         "attained-service 16 h": least_attained_service(16 * 3_600),
         "attained-service 64 h": least_attained_service(64 * 3_600),
     }
-    return compare(trace, fleet, {"homeostat": policy}, baselines=others, timing=Timing(every=60.0))
+    return compare(trace, fleet, {"homeostat": read_policy(POLICY)}, baselines=others, timing=Timing(every=60.0))
 
 
 def main() -> None:

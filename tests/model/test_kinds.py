@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta, timezone
@@ -25,12 +26,14 @@ from homeostat.model.kinds import (
     InvalidSpec,
     KindInfo,
     KindVersion,
+    Length,
     ListMap,
     ListSet,
     MapAtomic,
     Rule,
     Scale,
     Sensitive,
+    Span,
     Spec,
     crd_for,
     decode,
@@ -652,3 +655,29 @@ class TestOnAServer:
         assert kubectl("get", "srv", "-n", "default").split()[:4] == ["NAME", "IMAGE", "READY", "AGE"]
         listed = json.loads(kubectl("get", "servers", "-n", "default", "--field-selector=spec.image=web:1", "-o", "json"))
         assert len(listed["items"]) == 1
+
+
+class Waits(Spec):
+    """Times that cannot be anything."""
+
+    grace: Span = timedelta()
+    every: Length = timedelta(seconds=5)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_span", "is_length"),
+    [
+        ("0s", True, False),
+        ("0h0m0s", True, False),
+        ("0.0s", True, False),
+        ("-1h", False, False),
+        ("0.5s", True, True),
+        ("10s", True, True),
+        ("1h0m0s", True, True),
+        ("soon", False, False),
+    ],
+)
+def test_a_span_is_not_below_nothing_and_a_length_is_more(text: str, is_span: bool, is_length: bool) -> None:
+    fields = schema_of(Waits)["properties"]
+    assert bool(re.fullmatch(fields["grace"]["pattern"], text)) is is_span
+    assert bool(re.fullmatch(fields["every"]["pattern"], text)) is is_length

@@ -67,6 +67,9 @@ class Obey:
     def equip(self, fleet: Ledger) -> None:
         pass
 
+    def keeps(self, fleet: str) -> bool:
+        return False
+
     def admits(self, fleet: Ledger, drift: Drift, now: float) -> bool:
         return drift.retry_at <= now
 

@@ -37,6 +37,10 @@ ORDER = (
     "starved_and_idle",
     "two_controllers_fighting",
     "guard_that_never_clears",
+    "definition_deleted",
+    "own_judge",
+    "label_edit",
+    "clock_set",
 )
 
 

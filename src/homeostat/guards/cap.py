@@ -54,7 +54,8 @@ def _judge_existing(fleet: Fleet, verdict: Verdict, op: Op, cap: int, waiting: l
     room = (max(1, cap - failed) if cap else 0) - _taken(fleet, op)
     if room < len(waiting):
         let = {id(d) for d in _in_turn(waiting, room)}
-        hold = Hold(GUARD, f"the wave is full: at most {cap} of {fleet.size} at once; it goes in one of the next")
+        full = f"the wave is full: at most {cap} of {fleet.size} at once; it goes in one of the next"
+        hold = Hold(GUARD, full if cap else "the cap is 0: nothing that exists is touched until the policy allows more")
         verdict.sift(lambda d: hold if d.touches is op and id(d) not in let else None)
 
 

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from homeostat.guards import health, invariant
+from homeostat.guards import beside, health, invariant
 from homeostat.guards.backoff import delays
 from homeostat.guards.breaker import thresholds
 from homeostat.guards.compose import combine, matching
 from homeostat.guards.grants import Grants
 from homeostat.guards.policy import GuardPolicy, Mode, default_policy
-from homeostat.loop.fleet import Drift, Fleet, Taken, Unanswered, Verdict
+from homeostat.loop.fleet import Drift, Fleet, Halt, Taken, Unanswered, Verdict
 from homeostat.loop.queue import Backoff
 
 DEFAULT = "default/"
 """How the fleet is named that the default of its kind guards: `default/files.homeostat.dev`."""
 
+UNDECIDED = "guards"
+"""Who halts a fleet of which no guard can say anything."""
+
 Judged = Callable[[Fleet, Verdict], None]
 """Told of each verdict, right after it was entered."""
+
+
+log = logging.getLogger("homeostat.guards")
 
 
 class PolicyGate:
@@ -38,6 +45,8 @@ class PolicyGate:
         self.grants = Grants()
         self.returned: dict[str, dict[str, Taken]] = {}
         self.interrupted: dict[str, dict[str, float]] = {}
+        self.replaced: dict[str, tuple[GuardPolicy, str]] = {}
+        """By name, what a policy was before it was written last, and by which change set that was."""
         self.listener: Judged | None = None
         self.mode = mode
         self._names: dict[str, tuple[str, ...]] = {}
@@ -49,14 +58,25 @@ class PolicyGate:
         self._names[name] = found
         return name
 
+    def keeps(self, fleet: str) -> bool:
+        """Not where nobody guards it any more, nor where it is only observed: a label is how people let the loop act on a thing."""
+        names = () if fleet.startswith(DEFAULT) else tuple(fleet.split("+"))
+        if not all(name in self.policies for name in names):
+            return False
+        self._names.setdefault(fleet, names)
+        return self._policy(fleet, 0).mode is Mode.ENFORCE
+
     def names(self, fleet: Fleet) -> tuple[str, ...]:
         """The policies that select a fleet; none where the default guards it."""
         return self._names.get(fleet.name, ())
 
     def policy(self, fleet: Fleet) -> GuardPolicy:
         """The strictest of all that select the fleet."""
-        found = [self.policies[name] for name in self.names(fleet) if name in self.policies]
-        return combine(found, fleet.size) if found else self._default(fleet.name.removeprefix(DEFAULT))
+        return self._policy(fleet.name, fleet.size)
+
+    def _policy(self, fleet: str, size: int) -> GuardPolicy:
+        found = [self.policies[name] for name in self._names.get(fleet, ()) if name in self.policies]
+        return combine(found, size) if found else self._default(fleet.removeprefix(DEFAULT))
 
     def _default(self, kind: str) -> GuardPolicy:
         found = self.built_in.get(kind)
@@ -99,15 +119,33 @@ class PolicyGate:
             return why
 
     def judge(self, fleet: Fleet, now: float) -> Verdict:
-        from homeostat.guards import decide
-
         fleet.approvals = frozenset(self.approvals)
         self.grants.hand_out(fleet)
         fleet.returned = self.returned.get(fleet.name, {})
         fleet.interrupted = self._still_interrupted(fleet)
+        try:
+            return self._decide(fleet, now)
+        except Exception as error:  # whatever it is, nobody has said yes: nothing is done, and people are told
+            log.exception("the guards of %s cannot decide", fleet.name)
+            return _undecided(fleet, now, f"the guards cannot decide: {str(error) or type(error).__name__}")
+
+    def _decide(self, fleet: Fleet, now: float) -> Verdict:
+        from homeostat.guards import decide
+
         policy = self.policy(fleet)
         fleet.limits = thresholds(policy)
-        return decide(policy, fleet, now)
+        if not (self.replaced or fleet.moving):
+            return decide(policy, fleet, now)
+        policy, as_before = beside.as_before(policy, fleet, self._replaced(fleet))
+        verdict = decide(policy, fleet, now)
+        beside.say(fleet, verdict, as_before)
+        for name in dict.fromkeys(fleet.moving.values()):
+            beside.where_they_go(self._policy(name, fleet.size), name, fleet, verdict, now)
+        return verdict
+
+    def _replaced(self, fleet: Fleet) -> dict[str, tuple[GuardPolicy, str]]:
+        names = self.names(fleet) or (fleet.name.removeprefix(DEFAULT),)
+        return {name: self.replaced[name] for name in names if name in self.replaced}
 
     def _still_interrupted(self, fleet: Fleet) -> dict[str, float]:
         """Those of which something is not well. What is well once all was looked at has had its verdict, and later ills are not its own."""
@@ -126,9 +164,22 @@ class PolicyGate:
     def admits(self, fleet: Fleet, drift: Drift, now: float) -> bool:
         from homeostat.guards import admits
 
-        policy = self.policy(fleet)
-        fleet.limits = thresholds(policy)
-        return admits(policy, fleet, drift, now)
+        try:
+            policy = self.policy(fleet)
+            fleet.limits = thresholds(policy)
+            return admits(policy, fleet, drift, now)
+        except Exception:  # it waits for the decision on the whole, which tells people why there is none
+            log.exception("the guards of %s cannot decide on %s", fleet.name, drift.ref)
+            return False
 
     def backoff(self, fleet: Fleet) -> Backoff:
         return delays(self.policy(fleet))
+
+
+def _undecided(fleet: Fleet, now: float, why: str) -> Verdict:
+    """Halts all of a fleet. What halted it before goes on doing so."""
+    verdict = Verdict(allowed=[drift for drift in fleet.drifts.values() if not drift.in_flight], halts=dict(fleet.halts))
+    since = before.since if (before := fleet.halts.get(UNDECIDED)) else now
+    verdict.halts[UNDECIDED] = Halt(UNDECIDED, why, since, "", "Look at the GuardPolicies of the fleet, and at the log of the loop.")
+    verdict.hold_all(UNDECIDED, why)
+    return verdict

@@ -19,6 +19,7 @@ from homeostat.guards.grants import Carried
 from homeostat.guards.policy import GROUP, KIND, VERSION, GuardPolicy, Mode, definition, parse_policy
 from homeostat.guards.returning import Returning
 from homeostat.guards.status import status
+from homeostat.loop.changesets import last_write
 from homeostat.loop.definitions import define
 from homeostat.loop.engine import Engine
 from homeostat.loop.fleet import Fleet, Grant, Verdict
@@ -34,6 +35,8 @@ log = logging.getLogger("homeostat.guards")
 MANAGER = "homeostat-guards"
 BUILT_IN = "homeostat.dev/built-in"
 """Label of the policy that is the default of the kind whose name it has."""
+REMEMBERED_SECONDS = 86400.0
+"""For so long after a restart the change set is asked about that changed a policy."""
 REPORT_SECONDS = 0.5
 """How long a change of a policy's status waits for the next, so that a busy wave is not a storm of writes."""
 
@@ -136,6 +139,8 @@ class Keeper:
         """Has an engine told when policies change."""
         self._engine = engine
         self._returning.engine = engine
+        for obj in self._policy_copy.all() if self._task is not None else ():  # else each comes by as it is read
+            self._remember(obj["metadata"]["name"], obj, None)
 
     async def stop(self) -> None:
         if self._task is not None:
@@ -161,7 +166,23 @@ class Keeper:
             self._gate.policies[key.name] = readable_policy(obj)
         after = self._gate.policies.get(key.name), self._gate.built_in.get(key.name)
         if self._engine is not None and after != before:  # our own reports come by here too
+            self._remember(key.name, obj, before[0] or before[1])
             self._engine.regroup()
+
+    def _remember(self, name: str, obj: dict[str, Any] | None, before: GuardPolicy | None) -> None:
+        """What a policy was counts, too, for the change set that changed it: a commit must not open its own gate. Where nobody knows what
+        it was, as after a restart, the defaults count. Writes that nobody put together by a name stand for themselves."""
+        known = self._gate.replaced.pop(name, None)
+        if obj is None or self._engine is None or (before is None and not self._is_new(obj, self._engine.clock.now())):
+            return
+        change_set = last_write(obj["metadata"]).name
+        if change_set:
+            first = known[0] if known is not None and known[1] == change_set else before
+            self._gate.replaced[name] = (first or GuardPolicy(), change_set)
+
+    @staticmethod
+    def _is_new(obj: dict[str, Any], now: float) -> bool:
+        return not is_built_in(obj) and last_write(obj["metadata"]).at > now - REMEMBERED_SECONDS
 
     def _note_unreadable(self, name: str, obj: dict[str, Any] | None) -> None:
         problem = problem_of(obj) if obj is not None else ""

@@ -19,7 +19,18 @@ from msgspec import Meta, field, structs
 
 from homeostat.guards import expressions, window
 from homeostat.model.errors import FieldError
-from homeostat.model.kinds import Column, InvalidSpec, KindInfo, ListMap, Spec, crd_for, decode
+from homeostat.model.kinds import (
+    Column,
+    InvalidSpec,
+    KindInfo,
+    Length,
+    ListMap,
+    Span,
+    Spec,
+    crd_for,
+    decode,
+    format_duration,
+)
 from homeostat.model.selectors import Labels, label_selector_errors, label_selector_from
 
 GROUP, VERSION, KIND = "homeostat.dev", "v1alpha1", "GuardPolicy"
@@ -105,7 +116,7 @@ class Canary(Spec, frozen=True):
 
     steps: Annotated[tuple[Limit, ...], Meta(max_length=16)] = (1, "10%", "50%", "100%")
     """How much of the change set may have been touched by the end of each step; after the last, all of it."""
-    verify_within: timedelta = timedelta(minutes=5)
+    verify_within: Length = timedelta(minutes=5)
     """A verdict that is not there by then is a failure."""
     on_failure: OnFailure = OnFailure.HALT
     """`Halt` waits for a person; `Return` also takes all that the change set declared in the fleet back to what it was before, as a
@@ -117,7 +128,7 @@ class Breaker(Spec, frozen=True):
 
     failures: Annotated[int, Meta(ge=1)] = 5
     """So many in a row open it."""
-    open_for: timedelta = timedelta(seconds=30)
+    open_for: Length = timedelta(seconds=30)
     """Then nothing is tried for so long, and after that one probe."""
 
 
@@ -125,9 +136,9 @@ class Backoff(Spec, frozen=True):
     """How long a resource waits after a failure: a random time up to `first` × `factor` per failure in a row. Never
     blocks others."""
 
-    first: timedelta = timedelta(seconds=1)
+    first: Span = timedelta(seconds=1)
     factor: Annotated[float, Meta(ge=1, le=10)] = 2.0
-    most: timedelta = timedelta(minutes=5)
+    most: Span = timedelta(minutes=5)
 
 
 class Flap(Spec, frozen=True):
@@ -135,7 +146,7 @@ class Flap(Spec, frozen=True):
 
     reversals: Annotated[int, Meta(ge=1)] = 3
     """So many within the time hold it."""
-    within: timedelta = timedelta(minutes=10)
+    within: Length = timedelta(minutes=10)
 
 
 class Invariant(Spec, frozen=True):
@@ -186,7 +197,7 @@ class Deletion(Spec, frozen=True):
 
     confirm_above: Limit | None = None
     """More open deletions than this wait for an approval. Without, the cap."""
-    grace: timedelta = timedelta()
+    grace: Span = timedelta()
     """How long a thing is kept after its deletion was declared: time to find out that it was a mistake. None unless said.
     Deletions that wait count as open."""
 
@@ -224,7 +235,7 @@ class Alert(Spec, frozen=True):
     secret: SecretReference | None = None
     on: Annotated[tuple[AlertOn, ...], Few] = NEEDS_A_PERSON
     """Of what. Unless said otherwise: halts, what goes on only when a person does something, and change sets that were taken back."""
-    remind_after: timedelta = timedelta(hours=4)
+    remind_after: Span = timedelta(hours=4)
     """How long until it is told again while it lasts. 0: never."""
 
 
@@ -377,7 +388,7 @@ def parse_policy(obj: Mapping[str, Any]) -> GuardPolicy:
     Treat a policy that cannot be read as one that observes: what nobody could read must not open a gate.
     """
     policy = decode(GuardPolicy, obj.get("spec") or {})
-    errors = [*_limit_errors(policy), *_window_errors(policy), *_expression_errors(policy), *_alert_errors(policy)]
+    errors = [*_limit_errors(policy), *_length_errors(policy), *_window_errors(policy), *_expression_errors(policy), *_alert_errors(policy)]
     selector = (obj.get("spec") or {}).get("fleet", {}).get("selector")
     errors += label_selector_errors(selector, "spec.fleet.selector")
     if errors:
@@ -398,6 +409,26 @@ def _limit_errors(policy: GuardPolicy) -> Iterable[FieldError]:
         fine = limit is None or (limit >= 0 if isinstance(limit, int) else re.fullmatch(_LIMIT_PATTERN, limit))
         if not fine:
             yield FieldError.invalid(path, limit, "a limit is a count such as 3, or a share of the fleet such as 10%")
+
+
+def _length_errors(policy: GuardPolicy) -> Iterable[FieldError]:
+    lengths = {
+        "spec.canary.verifyWithin": policy.canary.verify_within,
+        "spec.breaker.openFor": policy.breaker.open_for,
+        "spec.flap.within": policy.flap.within,
+    }
+    least = {
+        "spec.backoff.first": policy.backoff.first,
+        "spec.backoff.most": policy.backoff.most,
+        "spec.deletion.grace": policy.deletion.grace,
+        **{f"spec.alerts[{index}].remindAfter": alert.remind_after for index, alert in enumerate(policy.alerts)},
+    }
+    for path, span in lengths.items():
+        if not span:
+            yield FieldError.invalid(path, format_duration(span), "it takes a time that is more than nothing, such as 30s")
+    for path, span in (lengths | least).items():
+        if span < timedelta():
+            yield FieldError.invalid(path, format_duration(span), "a time cannot be below nothing")
 
 
 def _window_errors(policy: GuardPolicy) -> Iterable[FieldError]:

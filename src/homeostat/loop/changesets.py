@@ -140,6 +140,13 @@ class ChangeSets:
         self._until = {name: until for name, until in self._until.items() if until > now}
         return dict(self._until)
 
+    def clock_set(self, by: float) -> None:
+        """The wall clock was set, by so many seconds: nobody waits longer or shorter for it."""
+        self._until = {name: until + by for name, until in self._until.items()}
+        self._swept += by
+        for one in self._named.values():
+            one.began, one.seen = one.began + by, one.seen + by
+
     def _find(self, write: Write, now: float, known: str) -> _Coming:
         name = known or write.name
         if not name:

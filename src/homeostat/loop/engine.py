@@ -40,6 +40,8 @@ log = logging.getLogger("homeostat.loop")
 
 MOVES_AT_ONCE = 3
 """So often in a row something may have moved before its next action waits."""
+CLOCK_SECONDS = 30.0
+"""By so much the wall clock has to leave the steady one before it was set by somebody."""
 UNHEALTHY_SECONDS = 1.0
 """After so long something is looked at again that was acted on and is not healthy yet."""
 HINTS_AGAIN_SECONDS = 5.0
@@ -88,6 +90,8 @@ class Engine:
         self._moves: dict[Ref, int] = {}  # how often in a row what an action was decided on had moved
         self._sets = ChangeSets()
         self._deciding = Settling(self._decide, settle)
+        self._regrouping = False  # policies changed, and not everything has found its fleet yet
+        self._ahead = 0.0  # of the wall clock, before the steady one
         self._lone_after: dict[str, float] = {}  # by fleet: when a lone repair may go at once again
         self._tasks: set[asyncio.Task[None]] = set()
         policy = passes or PassPolicy()
@@ -132,6 +136,7 @@ class Engine:
         for fleet in self.fleets.values():
             self.gate.equip(fleet)
         if self._tasks:
+            self._regrouping = True
             self.passes.regroup()
         self.decide_all()
 
@@ -176,6 +181,7 @@ class Engine:
             fleet.pass_begun()
 
     def pass_ends(self, size: int, seconds: float) -> None:
+        self._regrouping = self.passes.again
         self.tell.pass_done(size, seconds)
         for fleet in self.fleets.values():
             fleet.pass_done()
@@ -198,7 +204,7 @@ class Engine:
 
     async def _work(self) -> None:
         while (where := await self.queue.get()) is not None:
-            started, result = self.clock.now(), Result.ERROR
+            started, result = self._now(), Result.ERROR
             try:
                 with self._trace.phase("reconcile", kind=where.kind, namespace=where.key.namespace, name=where.key.name):
                     await self._handle(where)
@@ -218,6 +224,20 @@ class Engine:
                 self.tell.worked(where.kind, self._since(started), result)
                 self.passes.looked(where)
             await asyncio.sleep(0)  # a server in this process answers at once: others, leases among them, would never have their turn
+
+    def _now(self) -> float:
+        """Wall seconds. Where the clock was set meanwhile, all that waits is put right first: a grace is not over, and no wait hours
+        long, because of that. What people declared by the clock (windows, the end of a freeze) follows it."""
+        now = self.clock.now()
+        ahead = now - asyncio.get_running_loop().time()
+        if abs(by := ahead - self._ahead) > CLOCK_SECONDS:
+            if self._ahead:
+                log.warning("the clock was set by %+.0f s; waits and graces go on as if it had not been", by)
+                self._sets.clock_set(by)
+                for fleet in self.fleets.values():
+                    fleet.clock_set(by)
+            self._ahead = ahead
+        return now
 
     def _since(self, started: float) -> float:
         """For listeners; not by the event loop's clock, which stands still between its turns."""
@@ -267,12 +287,31 @@ class Engine:
         self._moves.pop(ref, None)
         self.controllers[ref.kind].forget(ref)
 
-    def _fleet(self, ref: Ref, obj: Object) -> Fleet:
+    def _fleet(self, ref: Ref, obj: Object, judged_in: str = "") -> Fleet:
+        """The fleet of a resource: that of its labels, or the one it is `judged_in` until it is as declared."""
         kind = self.controllers[ref.kind].fleet_kind(ref)
         name = self.gate.fleet_of(kind, ref.namespace, obj["metadata"].get("labels") or {})
-        for other in self._members.strangers(ref, name):
+        stays = judged_in not in ("", name) and self.gate.keeps(judged_in)
+        for other in self._members.strangers(ref, judged_in if stays else name):
             self._leave(other)
-        return self._members.join(ref, name, self._new_fleet)
+        fleet = self._members.join(ref, judged_in if stays else name, self._new_fleet)
+        if stays:
+            fleet.moving[ref] = name
+        elif fleet.moving:
+            fleet.moving.pop(ref, None)
+        return fleet
+
+    def _judged_in(self, seen: Seen) -> str:
+        """The fleet that judges a change of what exists, whatever the labels say by now: who changes a thing does not choose, by the
+        same edit, who judges that. Labels that are edited alone are followed at once, and so are policies."""
+        if not seen.diff or seen.diff.cause is Cause.DRIFT or seen.record.last_applied is None:
+            return ""
+        fleet = self._members.fleet(seen.ref)
+        if fleet is None or self._regrouping:
+            return seen.record.judged_in
+        known = fleet.drifts.get(seen.ref)
+        alone = known is not None and known.made_from == seen.made_from and seen.ref not in fleet.moving
+        return "" if alone else fleet.name
 
     def _new_fleet(self, name: str) -> Fleet:
         fleet = Fleet(name, 0)
@@ -289,7 +328,7 @@ class Engine:
     def _enter(self, controller: Controller, seen: Seen) -> Drift | None:
         """Enters what was seen: a line in the ledger, which it gives, or none. What it leads to is not decided here."""
         ref, first = seen.ref, seen.ref not in self._members
-        fleet = self._fleet(ref, seen.obj)
+        fleet = self._fleet(ref, seen.obj, self._judged_in(seen))
         state, seen = seen.observation.state, examined(fleet, controller, seen)
         take_stock(fleet, controller, seen)
         self._seen[ref] = seen
@@ -310,6 +349,7 @@ class Engine:
             if known is not None and known is not drift and known.in_flight:
                 fleet.forget(ref)
             fleet.drifts[ref] = drift
+            drift.judged_in = fleet.name if ref in fleet.moving else ""
             if first and seen.record.approved == drift.made_from:  # before a restart; later it would be a second use
                 drift.approved = seen.record.approved
             drift.desired = outcome(fleet, controller, seen)
@@ -381,7 +421,7 @@ class Engine:
         return verdict
 
     def _decide(self, fleet: Fleet) -> None:
-        now = self.clock.now()
+        now = self._now()
         verdict = self._judge(fleet, now)
         for drift in verdict.allowed:
             if drift.in_flight or drift.ref not in self._seen:
@@ -496,6 +536,8 @@ class Engine:
             fleet.verified(drift.ref)
         self._seen[drift.ref] = seen
         self._deciding.soon(fleet)
+        if drift.ref in fleet.moving:
+            self.queue.add(where_of(drift.ref), Priority.CHANGE)
         await self._report(controller, drift.ref)
 
     # Reporting

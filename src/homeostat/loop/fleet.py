@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -113,6 +113,7 @@ class Drift:
     part_of: str = ""  # the uid of what it goes with: a parent that is gone, and whose deletion was one
     touches: Op = None  # type: ignore[assignment]  # as what guards count it: its `op`, or CREATE where it harms nothing that exists
     parts: Parts | None = None  # of what consists of many things
+    judged_in: str = ""  # the fleet that judges it, where its labels lead to another by now
 
     def __post_init__(self) -> None:
         self.touches = self.touches or self.op
@@ -264,6 +265,7 @@ class Fleet:
     passed: dict[str, Wave] = field(
         default_factory=dict
     )  # the last wave that ended well, by change set, till a pass is done
+    moving: dict[Ref, str] = field(default_factory=dict)  # not as declared, and its labels lead to another fleet; which
     ended: deque[Ended] = field(default_factory=lambda: deque(maxlen=ENDED_KEPT))  # of change sets, the last last
     halts: dict[str, Halt] = field(default_factory=dict)  # by guard and what it is about
     approvals: frozenset[str] = frozenset()  # plan hashes that a person approved, each good once
@@ -369,6 +371,19 @@ class Fleet:
         wave.failed.discard(ref)
         if wave.done and not wave.failed:
             self._end(wave)
+
+    def clock_set(self, by: float) -> None:
+        """The wall clock was set, by so many seconds: what began so long ago, or is to wait so long, still did and does."""
+        for drift in self.drifts.values():
+            drift.since += by
+            drift.retry_at += by if drift.retry_at else 0.0
+            drift.reversals = tuple(at + by for at in drift.reversals)
+        for wave in (*self.waves.values(), *self.passed.values()):
+            wave.started += by
+            for acted in (wave.members, wave.behind):
+                acted.update({ref: one._replace(at=one.at + by) for ref, one in acted.items()})
+        self.halts = {key: replace(halt, since=halt.since + by) for key, halt in self.halts.items()}
+        self.breakers = {target: replace(one, since=one.since + by) for target, one in self.breakers.items()}
 
     def pass_begun(self) -> None:
         """A full look at every resource of the fleet begins."""

@@ -15,6 +15,9 @@ class Gate(Protocol):
     def fleet_of(self, kind: str, namespace: str, labels: Mapping[str, str]) -> str:
         """The name of the fleet that a resource belongs to."""
 
+    def keeps(self, fleet: str) -> bool:
+        """Whether the fleet of this name still judges what is changed in it while the labels of that lead elsewhere."""
+
     def equip(self, fleet: Fleet) -> None:
         """Gives a fleet that is new, or whose policies may have changed, its invariants and its questions of health."""
 

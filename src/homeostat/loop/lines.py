@@ -22,7 +22,7 @@ def line_of(controller: Controller, seen: Seen, known: Drift | None, sets: Chang
     record, metadata = seen.record, seen.obj["metadata"]
     diff = attribute(seen.diff, declared_by=Writers(metadata.get("managedFields") or (), root=("spec",)))
     told = record.change_set if known is None and record.made_from == seen.made_from else ""
-    since = known.since if known else record.since or now
+    since = min(known.since if known else record.since or now, now)  # the clock may have been set back
     gone = metadata.get("deletionTimestamp")  # what is deleted was not to go before it was deleted
     line = Drift(
         ref=seen.ref,

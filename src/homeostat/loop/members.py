@@ -75,6 +75,7 @@ class Members:
             fleet.unhealthy.pop(ref, None)
             fleet.observed.pop(ref, None)
             fleet.aside.discard(ref)
+            fleet.moving.pop(ref, None)
             self._of[name].discard(ref)
             fleet.size = len(self._of[name]) - len(fleet.aside)
         return fleet

@@ -46,6 +46,7 @@ class Record:
     approved: str = ""  # the `made_from` that a person approved
     converged_seconds: float | None = None
     identity: str = ""
+    judged_in: str = ""  # the fleet that judges the difference, where its labels lead to another
 
     @classmethod
     def read(cls, status: Mapping[str, Any]) -> Record:
@@ -65,6 +66,7 @@ class Record:
             approved=drift.get("approved", ""),
             converged_seconds=status.get("convergedSeconds"),
             identity=status.get("identity", ""),
+            judged_in=drift.get("judgedIn", ""),
         )
 
     def to_status(self, drift: Drift | None) -> dict[str, Any]:
@@ -100,6 +102,8 @@ class Record:
                 line["changeSet"] = drift.change_set
             if drift.is_approved:
                 line["approved"] = drift.approved
+            if drift.judged_in:
+                line["judgedIn"] = drift.judged_in
             if drift.by:
                 line["by"] = list(drift.by)
             if drift.parts is not None:
@@ -110,9 +114,10 @@ class Record:
 
 def reversed_since(record: Record, cause: Cause, now: float) -> tuple[float, ...]:
     """The reversals, with one more where somebody undid what we had repaired."""
+    known = tuple(min(at, now) for at in record.reversals)  # by a clock that may have been set back
     if cause is Cause.INTENT or not record.repaired_at:
-        return record.reversals
-    return (*record.reversals, now)[-REVERSALS_KEPT:]
+        return known
+    return (*known, now)[-REVERSALS_KEPT:]
 
 
 def creation_key(ref: Ref, resource_version: str) -> str:

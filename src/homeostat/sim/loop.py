@@ -201,13 +201,18 @@ def _is_step(handle: Any) -> bool:
 
 
 class SimClock(Clock):
-    """Wall time that goes with the loop's."""
+    """Wall time that goes with the loop's, and can be `set` as people and time servers do."""
 
-    __slots__ = ("_loop",)
+    __slots__ = ("_loop", "_set")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__()
         self._loop = loop
+        self._set = 0.0
 
     def now(self) -> float:
-        return EPOCH + self._loop.time()
+        return EPOCH + self._loop.time() + self._set
+
+    def set(self, by: float) -> None:
+        """Puts it forward by so many seconds, or (negative) back."""
+        self._set += by
