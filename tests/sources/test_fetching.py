@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import os
 import shutil
 import subprocess
+import threading
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -287,3 +289,22 @@ async def test_only_commits_signed_by_an_allowed_gpg_key_count(bench: Bench, tmp
     source = await source_says(bench, "NotVerified")
     assert "none of ada.asc" in said(source)["message"]
     assert await bench.values() == {"a": "ada"}
+
+
+async def test_a_push_that_is_told_while_the_remote_is_asked_is_not_missed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.repo.commit({"a.yaml": config_map("a")})
+    await bench.begin()
+    asked, go, heads = threading.Event(), threading.Event(), Repository.heads
+
+    def slow(self: Repository, *args: Any) -> dict[str, str]:
+        found = heads(self, *args)
+        asked.set()
+        go.wait(10)
+        return found
+
+    monkeypatch.setattr(Repository, "heads", slow)
+    bench.poke()
+    await asyncio.to_thread(asked.wait, 10)
+    newest = await bench.push({"a.yaml": config_map("a", "2")})
+    go.set()
+    await bench.at(newest)

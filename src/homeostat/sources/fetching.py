@@ -250,8 +250,9 @@ class Sources:
         if known is not None and now - known[0] < SHARED_SECONDS:
             return known[1]
         self.fetches += 1
+        shared = self._heads  # who pokes meanwhile puts another in its place: what was asked before a push says nothing of it
         heads = await asyncio.to_thread(repository.heads, credentials, allowance)
-        self._heads[place] = now, heads
+        shared[place] = now, heads
         return heads
 
     @staticmethod
