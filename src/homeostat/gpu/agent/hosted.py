@@ -24,7 +24,7 @@ from homeostat.gpu.agent.launching import Rules, starting, visible
 from homeostat.gpu.agent.outcome import Outcome, last_line, outcome_of
 from homeostat.gpu.agent.suspend import Broken, CannotSuspend
 from homeostat.gpu.agent.wanted import DEVICES, Aim, Declared, Off, Standing, Step, Wish, farewell, next_step, wish_for
-from homeostat.gpu.kinds import WHOLE, Place, ReplicaState, Report
+from homeostat.gpu.kinds import Place, ReplicaState, Report
 from homeostat.loop.provider import Refused
 from homeostat.model.clock import Clock
 from homeostat.model.errors import ApiError
@@ -405,21 +405,7 @@ class Hosted:
     # What is remembered
 
     def _fresh_note(self, workload: Declared, wish: Wish) -> Note:
-        sig, grace = farewell(workload)
-        before, place = self.note, wish.place
-        return Note(
-            namespace=workload.namespace,
-            name=workload.name,
-            replica=self.replica,
-            state=ReplicaState.UNKNOWN,
-            since=self._house.clock.now(),
-            attempt=wish.attempt,
-            gpus=place.gpus if place else (),
-            milli=place.milli if place else WHOLE,
-            gpu_seconds=before.gpu_seconds if before else 0.0,
-            signal=sig,
-            grace=grace,
-        )
+        return Note.fresh(workload, self.replica, wish, self.note, self._house.clock.now())
 
     async def _put(self, note: Note, *, tell: bool = True) -> None:
         await self._in_thread(journal.save, self._path, note)

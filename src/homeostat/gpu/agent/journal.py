@@ -12,8 +12,8 @@ from typing import Self, TypeVar
 import msgspec
 from msgspec import structs
 
-from homeostat.gpu.agent.wanted import Off
-from homeostat.gpu.kinds import ReplicaState
+from homeostat.gpu.agent.wanted import Declared, Off, Wish, farewell
+from homeostat.gpu.kinds import WHOLE, ReplicaState
 from homeostat.providers.process import record
 
 SUFFIX = ".note"
@@ -42,6 +42,25 @@ class Note(msgspec.Struct, frozen=True):
     """The nonce of the start whose end is written here: that a process ended is noted in its record first."""
     over: bool = False
     """It could not be started, or was lost for good: nothing more is done in this attempt."""
+
+    @classmethod
+    def fresh(cls, workload: Declared, replica: int, wish: Wish, before: Note | None, now: float) -> Self:
+        """The note of a replica that is wanted and of which nothing else is known yet; the GPU time of the one `before` counts on."""
+        place = wish.place
+        sig, grace = farewell(workload)
+        return cls(
+            namespace=workload.namespace,
+            name=workload.name,
+            replica=replica,
+            state=ReplicaState.UNKNOWN,
+            since=now,
+            attempt=wish.attempt,
+            gpus=place.gpus if place else (),
+            milli=place.milli if place else WHOLE,
+            gpu_seconds=before.gpu_seconds if before else 0.0,
+            signal=sig,
+            grace=grace,
+        )
 
     def but(self, **changes: object) -> Self:
         """A copy with other values."""

@@ -326,21 +326,7 @@ class Sent:
     # What is remembered
 
     def _fresh_note(self, workload: Declared, wish: Wish, start: int) -> JobNote:
-        before, place = self.note, wish.place
-        name, grace = farewell(workload)
-        return JobNote(
-            namespace=workload.namespace,
-            name=workload.name,
-            replica=self.replica,
-            state=ReplicaState.UNKNOWN,
-            since=self._house.clock.now(),
-            attempt=wish.attempt,
-            gpus=place.gpus if place else (),
-            gpu_seconds=before.gpu_seconds if before else 0.0,
-            signal=name,
-            grace=grace,
-            start=start,
-        )
+        return JobNote.fresh(workload, self.replica, wish, self.note, self._house.clock.now()).but(start=start)
 
     async def _put(self, note: JobNote, *, tell: bool = True) -> None:
         await asyncio.to_thread(_save, self._path, note)
