@@ -103,6 +103,13 @@ def test_a_line_that_makes_no_sense_is_named_with_its_column_and_what_to_do(
     assert isinstance(done.exception, SystemExit)
 
 
+def test_a_policy_that_a_server_would_refuse_is_refused_here(run: Simulate, tmp_path: Path) -> None:
+    (tmp_path / "policy.yaml").write_text("fairShare: {halfLife: 0s}\n")
+    done = run("--generate", 5, "--policy", "policy.yaml")
+    assert isinstance(done.exception, SystemExit)
+    assert "policy.yaml: spec.fairShare.halfLife: Invalid value" in done.stderr
+
+
 def test_policies_stand_side_by_side_on_the_same_jobs(run: Simulate, tmp_path: Path) -> None:
     (tmp_path / "patient.yaml").write_text("preemption: {enabled: false}\n")
     manifest = (

@@ -114,3 +114,14 @@ def test_a_second_bridge_with_the_same_state_is_turned_away(homeostat: TestPlane
     done = bridge(*arguments)
     assert done.returncode == 1
     assert "another bridge works with" in done.stderr
+
+
+def test_a_machine_that_is_in_no_slurm_cluster_is_told_what_slurm_says(world: World, tmp_path: Path) -> None:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in ("sinfo", "squeue", "scontrol", "sbatch", "scancel"):
+        (programs / name).write_text("#!/bin/sh\necho 'fatal: no configuration' >&2; exit 1\n")
+        (programs / name).chmod(0o755)
+    done = bridge("slurm", "--state", tmp_path / "state", "--kubeconfig", world.plane.kubeconfig, "--slurm-bin", programs)
+    assert done.returncode == 1
+    assert "sinfo --version: exit status 1: fatal: no configuration: is this machine part of a Slurm cluster?" in done.stderr

@@ -144,9 +144,11 @@ def cluster_of(trace: Trace, nodes: list[Object], tenants: list[Object]) -> Clus
 
 def read_policy(path: Path) -> GpuPolicySpec:
     """A GpuPolicy manifest, or its spec alone. A field that there is not is told, with the one that may have been meant."""
+    from homeostat.api.schema import validate
     from homeostat.gpu.kinds import GpuPolicySpec
     from homeostat.model.encoding import Malformed, load_all_yaml
     from homeostat.model.kinds import InvalidSpec, decode, schema_of
+    from homeostat.model.schema import Schema
 
     try:
         documents = load_all_yaml(path.read_bytes())
@@ -158,11 +160,15 @@ def read_policy(path: Path) -> GpuPolicySpec:
     if not isinstance(value, dict) or value.get("kind", "GpuPolicy") != "GpuPolicy":
         raise click.ClickException(f"{path}: one GpuPolicy is expected, or the spec of one")
     spec = value.get("spec") or {} if "kind" in value else value
+    schema = schema_of(GpuPolicySpec)
     try:
-        _check_fields(spec, schema_of(GpuPolicySpec), "spec")
-        return decode(GpuPolicySpec, spec)
+        _check_fields(spec, schema, "spec")
+        policy = decode(GpuPolicySpec, spec)
     except (InvalidSpec, ValueError) as error:
         raise click.ClickException(f"{path}: {error}") from None
+    if wrong := validate(Schema(schema), spec, path="spec"):  # what a server would refuse
+        raise click.ClickException(f"{path}: {wrong[0]}")
+    return policy
 
 
 def _check_fields(value: Any, schema: Any, place: str) -> None:

@@ -76,7 +76,10 @@ class Slurm:
                 where = self._options.programs or "the PATH"
                 raise RuntimeError(f"Slurm's {name} is not in {where}: install Slurm's client commands, or say where with --slurm-bin")
             self._programs[name] = found
-        said = (await self._run("sinfo", "--version")).output.decode(errors="replace")
+        answer = await self._run("sinfo", "--version")
+        if answer.status:
+            raise RuntimeError(f"{answer.trouble('sinfo --version')}: is this machine part of a Slurm cluster? --slurm-conf says where its slurm.conf is")
+        said = answer.output.decode(errors="replace")
         match = _VERSION(said)
         if match is None or (int(match[1]), int(match[2])) < _OLDEST:
             raise RuntimeError(f"{said.strip()[:100]!r}: Slurm 21.08 or later is needed, whose commands print JSON")
