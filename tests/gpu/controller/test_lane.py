@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
+import pytest
 from tests.gpu.controller.world import World
 
 from homeostat.gpu.kinds import WORKLOAD
+from homeostat.loop.fleet import Ref
+from homeostat.loop.listener import Outcome
 from homeostat.model.protocol import FINALIZER, HELD_BY
 
 DEFINITIONS = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
@@ -82,3 +86,23 @@ async def test_on_a_server_that_does_not_do_so_it_is_held_by_a_write_of_its_own(
             await world.declare(name)
             await world.until(name, lambda obj: FINALIZER in obj["metadata"].get("finalizers", ()))
             await world.phase(name, "Running")
+
+
+async def test_who_ends_before_its_start_is_read_back_was_started(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    governor, outcomes = world.provider.governor, []
+    begin = governor.carry_out
+
+    async def slowly(ref: Ref, target: Any) -> Any:
+        written = await begin(ref, target)
+        while governor.known.status(ref).get("phase") != "Succeeded":
+            await asyncio.sleep(0.01)
+        return written
+
+    monkeypatch.setattr(governor, "carry_out", slowly)
+    monkeypatch.setattr(world.engine.tell, "acted", lambda _fleet, _drift, _seconds, outcome, *_: outcomes.append(outcome))
+    async with world.node("n1", 1):
+        await world.quota(1)
+        await world.declare("short", command=["true"])
+        ended = await world.phase("short", "Succeeded")
+        assert outcomes == [Outcome.DONE]
+        assert [one["status"] for one in ended["status"]["conditions"] if one["type"] == "Ready"] == ["True"]

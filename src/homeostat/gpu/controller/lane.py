@@ -158,24 +158,27 @@ class Lane(Controller):
             raise Moved("another loop may keep it by now")
         with self.trace.phase("act", seen.ref, op=str(seen.diff.op)):
             async with asyncio.timeout(self.provider.takes(seen.spec)):
-                written = await self._governor.carry_out(seen.ref, self.provider.asked(seen.ref))
+                meant = self.provider.asked(seen.ref)
+                written = await self._governor.carry_out(seen.ref, meant)
                 if self.provider.holds(written) and FINALIZER not in (written["metadata"].get("finalizers") or ()):
                     self._held_at_once = False
                     await self.hold_on(written)
         with self.trace.phase("verify", seen.ref):
+            if state_of(written.get("status") or {}) == meant and (after := await self._now(seen)) is not None:
+                return after
             return await self.read_back(obj, seen)
+
+    async def _now(self, acted: Seen) -> Seen | None:
+        """How it stands after it was written. Agents may have gone on from there already; None where what is known of it is from before."""
+        obj = self._governor.known.object(acted.ref)
+        if obj is None or obj["metadata"]["resourceVersion"] == acted.obj["metadata"]["resourceVersion"]:
+            return None
+        after = await self.look(obj)
+        return after if after.observation.known else None
 
     async def _patch(self, obj: Object, patch: Object, subresource: str = "") -> Object:
         with self._governor.writing(self.ref_of(obj)) as wrote:
             return wrote(await super()._patch(obj, patch, subresource))
-
-    async def read_back(self, obj: Object, acted: Seen) -> Seen:
-        now = self._governor.known.object(acted.ref)
-        if now is not None:
-            after = await self.look(now)
-            if not after.diff and after.observation.state == acted.declared:
-                return after
-        return await super().read_back(obj, acted)
 
 
 def _counts(state: WorkloadState) -> bool:
