@@ -455,6 +455,18 @@ def test_what_was_stored_is_read_by_the_new_schema(api: Api, stored: Any) -> Non
     assert next(api.watch(collection))["object"]["spec"] == {"a": 5, "fresh": "f"}
 
 
+def test_who_owned_a_part_of_what_became_atomic_owns_the_whole(api: Api, stored: Any) -> None:
+    nested = {"type": "object", "properties": {"a": TEXT, "b": TEXT}}
+    one = stored({"nested": nested, "n": INT}, {"nested": {"a": "1"}})
+    atomic = {**nested, "x-kubernetes-map-type": "atomic"}
+    one.become(with_spec({"nested": atomic, "n": INT}))
+    for number in (1, 2):  # the first write under the new schema, and one after it
+        changed = api.patch(one.path, {"spec": {"n": number}}, fieldManager="other").expect(200)
+        owned = {entry["manager"]: entry["fieldsV1"]["f:spec"] for entry in changed["metadata"]["managedFields"]}
+        assert {} in [fields.get("f:nested") for fields in owned.values()]
+        assert owned["other"] == {"f:n": {}}
+
+
 def test_a_stricter_schema_forgives_what_does_not_change(api: Api, stored: Any) -> None:
     one = stored({"a": INT, "b": INT, "list": {"type": "array", "items": INT}}, {"a": 99, "b": 1, "list": [99, 1]})
     stricter = {**INT, "maximum": 10}

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.schema.generated import json_values, schemas, structural_schemas
+from tests.schema.generated import NAMES, json_values, schemas, structural_schemas
 
-from homeostat.api.schema import prune
+from homeostat.api.schema import default, prune, refit
 from homeostat.api.schema.explain import explain
 from homeostat.api.schema.validate import accepts, validate
 from homeostat.model.schema import Schema
@@ -53,3 +55,35 @@ def test_lists_are_judged_alike_by_both_readers(list_type: str, items: list[Any]
         }
     )
     assert accepts(schema)(items) is (not validate(schema, items))
+
+
+@settings(max_examples=400, deadline=None)
+@given(structural_schemas(), st.dictionaries(NAMES, json_values(), max_size=4), st.dictionaries(NAMES, json_values(), max_size=3))
+def test_what_a_write_changed_is_fitted_as_the_whole_would_be(raw: dict[str, Any], before: dict[str, Any], more: dict[str, Any]) -> None:
+    schema = Schema(raw)
+    prune(schema, before)
+    default(schema, before)
+    part, whole = deepcopy({**before, **more}), deepcopy({**before, **more})
+    if not prune(schema, deepcopy(before)) and refit(schema, part, before):  # no definition has defaults of what it does not know
+        assert prune(schema, whole) == []
+        default(schema, whole)
+        assert part == whole
+
+
+@settings(max_examples=400, deadline=None)
+@given(schemas(3), st.dictionaries(NAMES, json_values(), max_size=4), st.dictionaries(NAMES, json_values(), max_size=3))
+def test_beside_what_was_found_to_fit_only_what_is_new_has_to_be_judged(
+    raw: dict[str, Any], before: dict[str, Any], more: dict[str, Any]
+) -> None:
+    schema = Schema(raw)
+    obj = {**before, **more}
+    if not validate(schema, before):
+        assert validate(schema, obj, before, current=True) == validate(schema, obj, before)
+
+
+@pytest.mark.parametrize("limit", [{"maxProperties": 1}, {"not": {"required": ["a", "b"]}}, {"oneOf": [{"required": ["a"]}, {"required": ["b"]}]}])
+def test_what_fields_may_be_together_is_judged_by_all_of_them(limit: dict[str, Any]) -> None:
+    schema = Schema({"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}}, **limit})
+    before = {"a": "x"}
+    assert not validate(schema, before)
+    assert validate(schema, {**before, "b": "y"}, before, current=True)

@@ -82,6 +82,10 @@ class Codec:
             prune(self.version.schema, obj)
         return obj
 
+    def is_current(self, obj: Object | None) -> bool:
+        """Whether an object was last written under the definition that is in force. (Built-in kinds may come anew with a release.)"""
+        return obj is not None and 0 < self.since < int(obj["metadata"]["resourceVersion"])
+
     def encode(self, obj: Object) -> bytes:
         """The stored form of an object of this version, with no more than the stored version knows."""
         value = encode(obj)

@@ -19,7 +19,7 @@ from homeostat.api.schema import (
     embedded_type_error,
     metadata_type_error,
     prune,
-    still_fits,
+    refit,
     validate,
     validate_metadata,
 )
@@ -189,7 +189,7 @@ def fit(call: Call, obj: Object, options: WriteOptions, before: Object | None = 
     `before`: what it was made of, as it was read.
     """
     schema = call.codec.version.schema
-    if call.resource.custom and before is not None and not call.codec.narrows and still_fits(schema, obj, before):
+    if call.resource.custom and before is not None and not call.codec.narrows and refit(schema, obj, before):
         unknown = []
     elif call.resource.custom:
         problem = embedded_type_error(schema, obj)
@@ -248,11 +248,13 @@ def check(call: Call, obj: Object, old: Object | None) -> None:
 
 def _schema_errors(call: Call, obj: Object, old: Object | None) -> list[FieldError]:
     """What the schema has against a custom object; through the status subresource only the status is looked at."""
-    schema = call.codec.version.schema
+    schema, current = call.codec.version.schema, call.codec.is_current(old)
     if call.subresource != "status" or old is None:
-        return validate(schema, obj, old)
+        return validate(schema, obj, old, current=current)
     status = schema.properties.get("status")
-    return validate(status, obj["status"], old.get("status"), "status") if status is not None and "status" in obj else []
+    if status is None or "status" not in obj:
+        return []
+    return validate(status, obj["status"], old.get("status"), "status", current=current)
 
 
 def _finalizer_errors(metadata: Object) -> list[FieldError]:

@@ -247,6 +247,7 @@ def _merge(plane: ControlPlane, call: Call, live: Object | None, config: Object,
         now=plane.clock.timestamp(),
         schema_for_version=plane.schemas(call.resource),
         reset=_reset(call),
+        current=call.codec.is_current(live),
     )
 
 
@@ -415,6 +416,7 @@ def _track(plane: ControlPlane, call: Call, live: Object | None, obj: Object, op
         now=plane.clock.timestamp(),
         schema_for_version=plane.schemas(call.resource),
         reset=_reset(call),
+        current=call.codec.is_current(live),
     )
 
 

@@ -52,13 +52,14 @@ def apply(
     subresource: str = "",
     force: bool = False,
     reset: Fields | None = None,
+    current: bool = False,
 ) -> Object:
     """The object after `manager` applied `config`, with `managedFields` up to date.
 
     `live` is the stored object in the version of the request, or None to create one; neither argument is changed, but
     the result shares parts with both. Fields that `manager` applied before, declares no longer and nobody else owns are
     gone. A field that another manager owns with another value is a conflict (409 with every field) unless `force` takes
-    it over. When nothing changes at all, the result is `live` itself.
+    it over. When nothing changes at all, the result is `live` itself. `current`: as for `track`.
 
     The result is not defaulted: do that next, with the nulls of non-nullable fields dropped, and do not `track` it.
     """
@@ -69,7 +70,7 @@ def apply(
     base: Object = live if live is not None else {"apiVersion": api_version, "kind": config["kind"], "metadata": {}}
 
     def attempt(forced: bool) -> Object:
-        ledger = Ledger(entries_of(live), schema_for_version, api_version, t, reset)
+        ledger = Ledger(entries_of(live), schema_for_version, api_version, t, reset, current=current)
         if live is not None and not ledger.by_identity and not entries_of(live):
             ledger.write(None, live, BEFORE_FIRST_APPLY, api_version, subresource, now)
         return _Apply(t, base, config, manager or "unknown", api_version, subresource, now).run(ledger, forced)

@@ -124,9 +124,8 @@ def decode(raw: Any) -> list[Entry] | None:
     return list(out.values())
 
 
-def _starting_point(old: Object | None, new: Object, subresource: str) -> list[Entry]:
+def _starting_point(live: list[Entry], new: Object, subresource: str) -> list[Entry]:
     """The entries a write starts from: the stored ones, unless the client sent its own or asked to forget them."""
-    live = entries_of(old)
     meta = new["metadata"]
     if subresource or "managedFields" not in meta:
         return live
@@ -149,6 +148,7 @@ def track(
     schema_for_version: SchemaFor,
     subresource: str = "",
     reset: Fields | None = None,
+    current: bool = False,
 ) -> None:
     """Gives the writer of a create, update or patch what it changed, and writes `new["metadata"]["managedFields"]`.
 
@@ -156,24 +156,29 @@ def track(
     defaulted, but without what the server itself adds afterwards (admission, finalizers, generation, cluster IPs): that
     is nobody's. `now` is RFC 3339 with seconds. `reset` names fields this way of
     writing cannot change (`ALL_BUT_STATUS`, `STATUS_ONLY`). A write that changes nothing leaves the list as it is,
-    times included. An object that is stored without any owner stays so until it is applied.
+    times included. An object that is stored without any owner stays so until it is applied. `current`: the stored entries were
+    written under the schemas of today.
     """
-    entries = _starting_point(old, new, subresource)
+    live = entries_of(old)
+    entries = _starting_point(live, new, subresource)
     if old is not None and not entries:
         new["metadata"].pop("managedFields", None)
         return
     try:
-        ledger = Ledger(entries, schema_for_version, api_version, type_of(schema), reset)
+        ledger = Ledger(entries, schema_for_version, api_version, type_of(schema), reset, current=current and entries is live)
         ledger.write(old, new, manager or "unknown", api_version, subresource, now)
     except Untypable:
         # Upstream keeps what was there when an object cannot be read by its type.
-        put_entries(new, entries_of(old))
+        put_entries(new, live)
         return
     put_entries(new, ledger.entries)
 
 
 class Ledger:
-    """The entries of one object while a write goes through, by identity, each read by the schema of its version."""
+    """The entries of one object while a write goes through, by identity, each read by the schema of its version.
+
+    `current`: they were written under the schemas of today, and need no second reading.
+    """
 
     def __init__(
         self,
@@ -182,6 +187,8 @@ class Ledger:
         api_version: str,
         own: Type,
         reset: Fields | None,
+        *,
+        current: bool = False,
     ) -> None:
         self._types: dict[str, Type | None] = {api_version: own}
         self._schema_for_version = schema_for_version
@@ -190,7 +197,7 @@ class Ledger:
         for entry in entries:
             t = self.type_at(entry["apiVersion"])
             if t is not None:
-                self.by_identity[identity(entry)] = with_fields(entry, reconcile(t, entry["fieldsV1"]))
+                self.by_identity[identity(entry)] = entry if current else with_fields(entry, reconcile(t, entry["fieldsV1"]))
 
     @property
     def entries(self) -> list[Entry]:

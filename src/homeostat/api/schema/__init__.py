@@ -11,7 +11,7 @@ from homeostat.api.schema.embedded import embedded_type_error
 from homeostat.api.schema.jsonpath import BadPath, compile_path
 from homeostat.api.schema.metadata import FOREGROUND, IMMUTABLE, MANAGER_MAX, ORPHAN, validate_metadata
 from homeostat.api.schema.prune import prune
-from homeostat.api.schema.unmoved import still_fits
+from homeostat.api.schema.unmoved import refit
 from homeostat.api.schema.validate import known_light, validate
 
 __all__ = [
@@ -32,7 +32,7 @@ __all__ = [
     "known_light",
     "metadata_type_error",
     "prune",
-    "still_fits",
+    "refit",
     "validate",
     "validate_metadata",
 ]

@@ -15,20 +15,19 @@ class Compiled:
     """The memo of one node. Each test answers a single question about a value, without changing it."""
 
     __slots__ = (
-        "accepts", "constraints", "decodes", "defaults", "embedded", "heavy", "layout", "lists", "pruned",
-        "pruned_root", "settled",
+        "accepts", "apart", "constraints", "decodes", "embedded", "fill", "heavy", "lists", "pruned", "pruned_root", "settled",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.constraints: Constraints | None = None
         self.accepts: Test | None = None  # is the value valid?
+        self.apart: bool | None = None  # are its fields judged one by one?
         self.pruned: Test | None = None  # is it free of unknown fields?
         self.pruned_root: Test | None = None  # the same, where it is a whole resource
         self.settled: Test | None = None  # are its defaults filled in and its stray nulls gone?
+        self.fill: Callable[[Any, int], int] | None = None  # fills them in
         self.decodes: Test | None = None  # can it be read as a built-in type?
-        self.defaults: bool | None = None  # does the schema declare any?
         self.embedded: bool | None = None  # does the schema hold embedded resources?
-        self.layout: Any = None  # what defaulting knows of its fields
         self.lists: bool | None = None  # does it hold sets or keyed lists?
         self.heavy: bool | None = None  # does it hold patterns that may take long?
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import orjson
 
-from homeostat.api.schema.compiled import Test, anywhere, compiled
+from homeostat.api.schema.compiled import Test, compiled
 from homeostat.model.errors import UNSET
 from homeostat.model.protocol import BODY_LIMIT
 from homeostat.model.schema import Schema
@@ -22,18 +23,7 @@ def default(schema: Schema, obj: Any) -> bool:
     Defaults apply inside objects and list items that are there: a missing parent is not made for its children's sake.
     False where they would add more than FILL_LIMIT: then some are left out.
     """
-    if settled(schema)(obj):
-        return True
-    _drop_nulls(schema, obj)
-    return not _has_defaults(schema) or _fill(schema, obj, FILL_LIMIT) >= 0
-
-
-def _has_defaults(schema: Schema) -> bool:
-    """Does the schema declare a default anywhere?"""
-    memo = compiled(schema)
-    if memo.defaults is None:
-        memo.defaults = anywhere(schema, _declares_default)
-    return memo.defaults
+    return settled(schema)(obj) or _filling(schema)(obj, FILL_LIMIT) >= 0
 
 
 def _declares_default(schema: Schema) -> bool:
@@ -84,75 +74,61 @@ def _is_container(schema: Schema) -> bool:
     return bool(schema.properties) or schema.items is not None or schema.additional is not None
 
 
-class Layout:
-    """Where defaults and nulls have to be looked for under one node: in what is declared, and no deeper than it goes."""
-
-    __slots__ = ("extra", "fields", "items", "nested")
-
-    def __init__(self, schema: Schema) -> None:
-        properties = schema.properties
-        self.fields = [(name, child) for name, child in properties.items() if _declares_default(child)]
-        self.nested = [(name, child) for name, child in properties.items() if _is_container(child)]
-        self.extra = schema.additional
-        self.items = schema.items
+Fill = Callable[[Any, int], int]
+"""Makes a value complete while there is room, in bytes; gives the room that is left, negative where it was too little."""
 
 
-def _layout(schema: Schema) -> Layout:
+def _filling(schema: Schema) -> Fill:
+    """The compiled way to make a value complete: it drops nulls and fills in defaults where they are declared, and looks no deeper."""
     memo = compiled(schema)
-    if memo.layout is None:
-        memo.layout = Layout(schema)
-    found: Layout = memo.layout
-    return found
+    if memo.fill is None:
+        memo.fill = _compile_fill(schema)
+    return memo.fill
 
 
-def _drop_nulls(schema: Schema, value: Any) -> None:
-    layout = _layout(schema)
-    if type(value) is dict:
-        if None in value.values():
-            for name in [name for name, item in value.items() if item is None]:
-                child = schema.child(name)
-                if child is not None and not child.nullable and not _declares_default(child):
-                    del value[name]
-        for name, child in layout.nested:
-            if name in value:
-                _drop_nulls(child, value[name])
-        if layout.extra is not None:
-            for name, item in value.items():
-                if name not in schema.properties:
-                    _drop_nulls(layout.extra, item)
-    elif type(value) is list and layout.items is not None:
-        for item in value:
-            _drop_nulls(layout.items, item)
+def _compile_fill(schema: Schema) -> Fill:
+    properties, items, additional = schema.properties, schema.items, schema.additional
+    fields = [(name, child) for name, child in properties.items() if _declares_default(child)]
+    nested = [(name, _filling(child)) for name, child in properties.items() if _is_container(child)]
+    extra = None if additional is None else _filling(additional)
+    each = None if items is None else _filling(items)
 
-
-def _fill(schema: Schema, value: Any, room: int) -> int:
-    """Fills in defaults while there is room; gives the room that is left, negative where it was too little."""
-    layout = _layout(schema)
-    if type(value) is dict:
-        for name, child in layout.fields:
-            if name not in value or (value[name] is None and not child.nullable):
-                value[name], room = _fresh(child, room)
-        for name, child in layout.nested:
-            if name in value and room >= 0:
-                room = _fill(child, value[name], room)
-        if layout.extra is not None:
-            for name in value:
-                if name in schema.properties:
-                    continue
-                if value[name] is None and not layout.extra.nullable:
-                    value[name], room = _fresh(layout.extra, room)
-                room = _fill(layout.extra, value[name], room)
+    def fill(value: Any, room: int) -> int:
+        if type(value) is dict:
+            if None in value.values():
+                _drop_nulls(schema, value)
+            for name, child in fields:
+                if name not in value or (value[name] is None and not child.nullable):
+                    value[name], room = _fresh(child, room)
+            for name, below in nested:
+                if name in value and room >= 0:
+                    room = below(value[name], room)
+            if additional is not None and extra is not None:
+                for name, item in value.items():
+                    if name in properties:
+                        continue
+                    if item is None and not additional.nullable:
+                        value[name], room = _fresh(additional, room)
+                    room = extra(value[name], room)
+                    if room < 0:
+                        break
+        elif type(value) is list and items is not None and each is not None:
+            for i, item in enumerate(value):
+                if item is None and not items.nullable:
+                    value[i], room = _fresh(items, room)
+                room = each(value[i], room)
                 if room < 0:
                     break
-    elif type(value) is list and layout.items is not None:
-        items = layout.items
-        for i, item in enumerate(value):
-            if item is None and not items.nullable:
-                value[i], room = _fresh(items, room)
-            room = _fill(items, value[i], room)
-            if room < 0:
-                break
-    return room
+        return room
+
+    return fill
+
+
+def _drop_nulls(schema: Schema, value: dict[str, Any]) -> None:
+    for name in [name for name, item in value.items() if item is None]:
+        child = schema.child(name)
+        if child is not None and not child.nullable and not _declares_default(child):
+            del value[name]
 
 
 def _fresh(schema: Schema, room: int) -> tuple[Any, int]:

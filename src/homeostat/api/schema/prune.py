@@ -75,7 +75,7 @@ def _compile(schema: Schema, *, resource: bool) -> Test:
                     continue
                 check = find(name) or extra
                 if resource and name in TYPE_AND_METADATA:
-                    if name == "metadata" and not _tidy(item):
+                    if name == "metadata" and not tidy(item):
                         return False
                 elif check is None:
                     if not keeps:
@@ -104,7 +104,7 @@ def _bare(value: Any) -> bool:
     return type(value) is not list or all(_bare(item) for item in value)
 
 
-def _tidy(meta: Any) -> bool:
+def tidy(meta: Any) -> bool:
     """Is metadata as it would be written: nothing unknown, nothing empty, no null for a text?"""
     if type(meta) is not dict:
         return meta is not None

@@ -11,7 +11,7 @@ from typing import Any
 
 from homeostat.api.schema.compiled import Test, anywhere, compiled, constraints_of
 from homeostat.api.schema.correlate import Correlated
-from homeostat.api.schema.embedded import embedded_errors, resource_errors
+from homeostat.api.schema.embedded import embedded_errors, has_embedded, resource_errors
 from homeostat.api.schema.explain import explain
 from homeostat.api.schema.lists import distinct, list_errors
 from homeostat.api.schema.values import (
@@ -27,21 +27,22 @@ from homeostat.api.schema.values import (
     too_high,
     too_low,
 )
-from homeostat.model.errors import FieldError
+from homeostat.model.errors import UNSET, FieldError
 from homeostat.model.schema import Schema
 
 
-def validate(schema: Schema, obj: Any, old: Any = None, path: str = "") -> list[FieldError]:
+def validate(schema: Schema, obj: Any, old: Any = None, path: str = "", *, current: bool = False) -> list[FieldError]:
     """Everything the schema has against an object; the rules about root metadata and CEL rules are not among it.
 
     `old` is the stored object of an update: errors about values that did not change are dropped, so that a schema that
     became stricter does not block unrelated changes. `path` is where the object sits (`status` for the status
-    subresource); empty for a whole object.
+    subresource); empty for a whole object. `current`: the stored object was judged by this very schema.
     """
+    new = _news(schema, obj, old) if current else obj
     if not is_heavy(schema):
-        return _errors(schema, obj, old, path)
+        return _errors(schema, obj, old, path, new)
     with patience():
-        return _errors(schema, obj, old, path)
+        return _errors(schema, obj, old, path, new)
 
 
 def is_heavy(schema: Schema) -> bool:
@@ -64,8 +65,8 @@ def _has_heavy_pattern(schema: Schema) -> bool:
     return isinstance(rules.matches, HeavyPattern) or any(anywhere(branch, _has_heavy_pattern) for branch in branches)
 
 
-def _errors(schema: Schema, obj: Any, old: Any, path: str) -> list[FieldError]:
-    if accepts(schema)(obj):
+def _errors(schema: Schema, obj: Any, old: Any, path: str, new: Any) -> list[FieldError]:
+    if accepts(schema)(new):
         return []
     change = None if old is None else Correlated(schema, obj, old)
     errors = explain(schema, obj, "", change).field_errors(path)
@@ -73,6 +74,24 @@ def _errors(schema: Schema, obj: Any, old: Any, path: str) -> list[FieldError]:
     if old is None or not list_errors(schema, old, path):
         errors.extend(list_errors(schema, obj, path))
     return errors
+
+
+def _news(schema: Schema, obj: Any, old: Any) -> Any:
+    """What has to be looked at of an object: where its fields are judged one by one, those that are not the very same as before."""
+    if type(obj) is not dict or type(old) is not dict or not _judged_apart(schema):
+        return obj
+    return {name: item for name, item in obj.items() if item is not old.get(name, UNSET)}
+
+
+def _judged_apart(schema: Schema) -> bool:
+    """Does a field fit, or not, whatever the others are?"""
+    memo = compiled(schema)
+    if memo.apart is None:
+        rules = constraints_of(schema)
+        together = rules.required or rules.all_of or rules.any_of or rules.one_of or rules.not_ or rules.enum
+        sized = rules.min_properties is not None or rules.max_properties is not None
+        memo.apart = not (together or sized or has_embedded(schema))
+    return memo.apart
 
 
 def accepts(schema: Schema) -> Test:
