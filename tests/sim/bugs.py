@@ -13,7 +13,7 @@ from homeostat.client import Resource
 from homeostat.client.cache import Cache
 from homeostat.guards import cap, freeze
 from homeostat.loop import controller as controlling
-from homeostat.loop import engine as engines
+from homeostat.loop import reporting
 from homeostat.loop.composed import Composed
 from homeostat.loop.controller import Controller
 from homeostat.loop.diff import NOTHING
@@ -67,12 +67,12 @@ def it_reads_an_error_as_empty(patch: pytest.MonkeyPatch) -> None:
 
 
 def it_writes_a_status_though_nothing_changed(patch: pytest.MonkeyPatch) -> None:
-    told = engines.status_of
+    told = reporting.status_of
 
     def told_with_the_time(obj: Any, record: Any, *, now: str, **more: Any) -> Any:
         return {**told(obj, record, now=now, **more), "extra": now}
 
-    patch.setattr(engines, "status_of", told_with_the_time)
+    patch.setattr(reporting, "status_of", told_with_the_time)
 
 
 def it_holds_on_to_nothing_before_it_makes_something(patch: pytest.MonkeyPatch) -> None:

@@ -7,9 +7,6 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import orjson
-from xxhash import xxh3_128_hexdigest
-
 from homeostat.client import Client, Key, Packed
 from homeostat.loop.applied import fields_of, view
 from homeostat.loop.changesets import inherited
@@ -27,7 +24,7 @@ from homeostat.loop.compose import (
     stages,
 )
 from homeostat.loop.controller import MANAGER
-from homeostat.loop.declarations import ADOPT, Followed, Object
+from homeostat.loop.declarations import Followed, Object
 from homeostat.loop.fleet import Ref
 from homeostat.loop.hints import Bell
 from homeostat.loop.inmemory import InMemory, Verified
@@ -39,6 +36,7 @@ from homeostat.loop.parents import (
     Parent,
     as_is,
     child_is,
+    child_metadata,
     deleted_by,
     going,
     mark_of,
@@ -404,18 +402,13 @@ class Composed(InMemory):
 
     # What a restart finds as it was left
 
-    def _digest(self, known: Parent, seen: Mapping[Child, Verified]) -> str:
-        """Names what is wanted of the children, and the very states in which they were seen to be so."""
-        lines = [(*child, known.wanted[child], *seen[child]) for child in sorted(known.wanted)]
-        return xxh3_128_hexdigest(orjson.dumps(lines, option=orjson.OPT_SORT_KEYS))
-
     def _as_verified(self, known: Parent, parent: Object, existing: Mapping[Child, Packed]) -> bool:
         """Declares all children as they were verified before a restart, if nothing has moved since."""
         status = parent.get("status") or {}
         if not status.get("verified") or existing.keys() != known.wanted.keys() or not child_is(parent, "Ready"):
             return False
         seen = {child: Verified(one.uid, one.revision) for child, one in existing.items()}
-        if self._digest(known, seen) != status["verified"]:
+        if known.digest(seen) != status["verified"]:
             return False
         known.waiting = 0
         for child, manifest in known.wanted.items():
@@ -441,15 +434,7 @@ class Composed(InMemory):
         before = self._objects.get(key)
         if before is not None and going(before) == leaves and (leaves or before["spec"]["manifest"] == manifest):
             return
-        said = parent["metadata"].get("annotations") or {}
-        metadata: Object = {
-            "namespace": child.namespace,
-            "name": key.name,
-            "uid": known.uid,
-            "labels": manifest["metadata"].get("labels") or {},
-            "annotations": {ADOPT: said[ADOPT]} if ADOPT in said else {},
-            "generation": before["metadata"]["generation"] + 1 if before is not None else 1,
-        }
+        metadata = child_metadata(known, parent, key, manifest, before)
         if verified is None:
             came = inherited(parent["metadata"], leaves)
             metadata["annotations"] |= came.pop("annotations", {})
@@ -518,7 +503,7 @@ class Composed(InMemory):
         status[OBSERVED_AT] = self._clock.timestamp()
         if child_is({**obj, "status": status}, "Ready"):
             verified = {child: self._verified.get(key) for child, key in known.declared.items()}
-            status["verified"] = self._digest(known, verified) if all(verified.values()) else None  # type: ignore[arg-type]
+            status["verified"] = known.digest(verified) if all(verified.values()) else None  # type: ignore[arg-type]
             self._queue.not_later(known.key)
         elif not known.problem and all(map(under_way, children)) and self._waits(known, PATIENCE_SECONDS):
             return

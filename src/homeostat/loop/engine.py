@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Coroutine, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Hashable, Iterable, Sequence
 from typing import Any
 
 from homeostat.client import Client, Key, Unreachable
@@ -20,28 +20,26 @@ from homeostat.loop.controller import Controller, Seen
 from homeostat.loop.declarations import Object
 from homeostat.loop.fleet import Cause, Drift, Fleet, Hold, Op, Phase, Ref, Verdict
 from homeostat.loop.gating import Gate
-from homeostat.loop.lines import line_of
+from homeostat.loop.lines import judged_in, line_of
 from homeostat.loop.listener import Closed, Listener, Listeners, Outcome, Result
 from homeostat.loop.members import Members, Where, where_of
 from homeostat.loop.observation import Unknown
 from homeostat.loop.passes import PassPolicy
 from homeostat.loop.provider import Moved, Provider
 from homeostat.loop.queue import Priority, QueueMetrics, WorkQueue
-from homeostat.loop.record import Record
+from homeostat.loop.reporting import Reporter
 from homeostat.loop.rounds import Rounds
 from homeostat.loop.settling import SETTLE_SECONDS, Settling
-from homeostat.loop.status import status_of
 from homeostat.loop.stock import examined, outcome, take_stock
 from homeostat.loop.tracing import Tracing
-from homeostat.model.clock import Clock, format_time
+from homeostat.loop.wallclock import WallClock
+from homeostat.model.clock import Clock
 from homeostat.model.errors import ApiError
 
 log = logging.getLogger("homeostat.loop")
 
 MOVES_AT_ONCE = 3
 """So often in a row something may have moved before its next action waits."""
-CLOCK_SECONDS = 30.0
-"""By so much the wall clock has to leave the steady one before it was set by somebody."""
 UNHEALTHY_SECONDS = 1.0
 """After so long something is looked at again that was acted on and is not healthy yet."""
 HINTS_AGAIN_SECONDS = 5.0
@@ -88,10 +86,11 @@ class Engine:
         self._go: dict[Where, Drift] = {}  # let through, not yet acted on
         self._holds: dict[Ref, Hold] = {}
         self._moves: dict[Ref, int] = {}  # how often in a row what an action was decided on had moved
+        self._reporter = Reporter(self._members, self._seen, self._holds, self.clock, self._trace)
         self._sets = ChangeSets()
         self._deciding = Settling(self._decide, settle)
         self._regrouping = False  # policies changed, and not everything has found its fleet yet
-        self._ahead = 0.0  # of the wall clock, before the steady one
+        self._wall = WallClock(self.clock)
         self._lone_after: dict[str, float] = {}  # by fleet: when a lone repair may go at once again
         self._tasks: set[asyncio.Task[None]] = set()
         policy = passes or PassPolicy()
@@ -228,15 +227,12 @@ class Engine:
     def _now(self) -> float:
         """Wall seconds. Where the clock was set meanwhile, all that waits is put right first: a grace is not over, and no wait hours
         long, because of that. What people declared by the clock (windows, the end of a freeze) follows it."""
-        now = self.clock.now()
-        ahead = now - asyncio.get_running_loop().time()
-        if abs(by := ahead - self._ahead) > CLOCK_SECONDS:
-            if self._ahead:
-                log.warning("the clock was set by %+.0f s; waits and graces go on as if it had not been", by)
-                self._sets.clock_set(by)
-                for fleet in self.fleets.values():
-                    fleet.clock_set(by)
-            self._ahead = ahead
+        now, by = self._wall.read()
+        if by:
+            log.warning("the clock was set by %+.0f s; waits and graces go on as if it had not been", by)
+            self._sets.clock_set(by)
+            for fleet in self.fleets.values():
+                fleet.clock_set(by)
         return now
 
     def _since(self, started: float) -> float:
@@ -301,18 +297,6 @@ class Engine:
             fleet.moving.pop(ref, None)
         return fleet
 
-    def _judged_in(self, seen: Seen) -> str:
-        """The fleet that judges a change of what exists, whatever the labels say by now: who changes a thing does not choose, by the
-        same edit, who judges that. Labels that are edited alone are followed at once, and so are policies."""
-        if not seen.diff or seen.diff.cause is Cause.DRIFT or seen.record.last_applied is None:
-            return ""
-        fleet = self._members.fleet(seen.ref)
-        if fleet is None or self._regrouping:
-            return seen.record.judged_in
-        known = fleet.drifts.get(seen.ref)
-        alone = known is not None and known.made_from == seen.made_from and seen.ref not in fleet.moving
-        return "" if alone else fleet.name
-
     def _new_fleet(self, name: str) -> Fleet:
         fleet = Fleet(name, 0)
         self.gate.equip(fleet)
@@ -328,7 +312,7 @@ class Engine:
     def _enter(self, controller: Controller, seen: Seen) -> Drift | None:
         """Enters what was seen: a line in the ledger, which it gives, or none. What it leads to is not decided here."""
         ref, first = seen.ref, seen.ref not in self._members
-        fleet = self._fleet(ref, seen.obj, self._judged_in(seen))
+        fleet = self._fleet(ref, seen.obj, judged_in(seen, None if self._regrouping else self._members.fleet(ref)))
         state, seen = seen.observation.state, examined(fleet, controller, seen)
         take_stock(fleet, controller, seen)
         self._seen[ref] = seen
@@ -543,53 +527,5 @@ class Engine:
     # Reporting
 
     async def _report(self, controller: Controller, ref: Ref, error: str = "") -> None:
-        """Writes the status where it changed; lets a resource go that is deleted and of which nothing is left."""
-        seen = self._seen.get(ref)
-        fleet = self._members.fleet(ref)
-        if seen is None or fleet is None:
-            return
-        obj = controller.get(Key(ref.namespace, ref.name)) or seen.obj
-        if obj["metadata"]["uid"] != ref.uid:
-            return
-        drift = fleet.drifts.get(ref)
-        if drift is not None and not drift.in_flight:
-            error = error or drift.error  # a look does not make it undone that the last action failed
-        state = seen.observation.state
-        record = seen.record
-        if drift is None and not isinstance(state, Unknown):
-            if seen.deleting:
-                if not seen.unhealthy:  # else something of it is still at work, and goes by itself
-                    await controller.let_go(obj)
-                    self._leave(ref)
-                return
-            if seen.owned and record.last_applied is None:
-                record.last_applied = dict(seen.declared)  # type: ignore[arg-type]
-            if seen.owned and seen.identity:
-                record.identity = seen.identity
-            record.intent = None
-        elif drift is not None and drift.phase is Phase.OPEN and not error and ref not in self._holds:
-            if record.made_from == drift.made_from:
-                return  # it was told before a restart; what is new comes with the decision
-        elif error:
-            record.intent = Record.read(obj.get("status") or {}).intent  # it may have been done: who looks next must know
-        status = controller.short_status(seen) if drift is None and not seen.unhealthy else None
-        if status is None:
-            status = status_of(
-                {**obj, "metadata": {**obj["metadata"], "generation": seen.obj["metadata"].get("generation", 0)}},
-                record,
-                now=self.clock.timestamp(),
-                drift=drift,
-                hold=self._holds.get(ref),
-                unknown=state if isinstance(state, Unknown) else None,
-                unhealthy=seen.unhealthy,
-                error=error,
-                state=state if isinstance(state, Mapping) else {},
-                shown=controller.provider.shown,
-                observed_at=format_time(seen.observation.at),
-            )
-        with self._trace.phase("status", ref):
-            written = await controller.write_status(obj, status)
-        if drift is None and not isinstance(state, Unknown):
-            self._seen.pop(ref, None)
-            if not seen.unhealthy:
-                controller.settled(Key(ref.namespace, ref.name), written, seen)
+        if await self._reporter.report(controller, ref, error):
+            self._leave(ref)

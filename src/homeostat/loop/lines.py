@@ -5,7 +5,7 @@ from __future__ import annotations
 from homeostat.loop.changesets import ChangeSets, Write, last_write
 from homeostat.loop.controller import Controller, Seen
 from homeostat.loop.diff import Diff, path_text
-from homeostat.loop.fleet import Cause, Drift, Op
+from homeostat.loop.fleet import Cause, Drift, Fleet, Op
 from homeostat.loop.record import Record, reversed_since
 from homeostat.loop.render import render
 from homeostat.loop.writers import Writers, attribute
@@ -48,6 +48,22 @@ def line_of(controller: Controller, seen: Seen, known: Drift | None, sets: Chang
         line.attempts, line.failures, line.retry_at = known.attempts, known.failures, known.retry_at
         line.error = known.error
     return line
+
+
+def judged_in(seen: Seen, fleet: Fleet | None) -> str:
+    """The name of the fleet that judges a change of what exists, whatever its labels say by now; empty where they do. `fleet` is the one
+    that it is in, where its policies are those of before.
+
+    Who changes a thing does not choose, by the same edit, who judges that. Labels that are edited alone are followed at once, and so are
+    policies.
+    """
+    if not seen.diff or seen.diff.cause is Cause.DRIFT or seen.record.last_applied is None:
+        return ""
+    if fleet is None:
+        return seen.record.judged_in
+    known = fleet.drifts.get(seen.ref)
+    alone = known is not None and known.made_from == seen.made_from and seen.ref not in fleet.moving
+    return "" if alone else fleet.name
 
 
 def _touches(seen: Seen) -> Op:

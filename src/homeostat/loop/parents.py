@@ -7,8 +7,12 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+import orjson
+from xxhash import xxh3_128_hexdigest
+
 from homeostat.client import Key
 from homeostat.loop.compose import Child, applied_by
+from homeostat.loop.declarations import ADOPT, Object
 from homeostat.model.conditions import find_condition, set_condition
 
 SHOWN = 3
@@ -16,8 +20,6 @@ SHOWN = 3
 
 FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
 """Finalizers by which a parent that is deleted waits for its children to go, or to be let go of."""
-
-Object = dict[str, Any]
 
 
 @dataclass(slots=True)
@@ -35,6 +37,11 @@ class Parent:
     waiting: int = 0  # those whose stage has not come
     problem: str = ""
     composed_at: float = 0.0  # on the clock of the event loop
+
+    def digest(self, seen: Mapping[Child, tuple[str, str]]) -> str:
+        """Names what is wanted of the children, and the very states (uid and revision) in which they were seen to be so."""
+        lines = [(*child, self.wanted[child], *seen[child]) for child in sorted(self.wanted)]
+        return xxh3_128_hexdigest(orjson.dumps(lines, option=orjson.OPT_SORT_KEYS))
 
 
 def parent_status(
@@ -84,6 +91,19 @@ def parent_status(
         "leaving": len(leaving),
     }
     return {**before, **said["status"], "observedGeneration": generation, "children": counts}
+
+
+def child_metadata(known: Parent, parent: Object, key: Key, manifest: Object, before: Object | None) -> Object:
+    """The metadata of a child's declaration, under `key`; `before` is how it was declared until now."""
+    said = parent["metadata"].get("annotations") or {}
+    return {
+        "namespace": key.namespace,
+        "name": key.name,
+        "uid": known.uid,
+        "labels": manifest["metadata"].get("labels") or {},
+        "annotations": {ADOPT: said[ADOPT]} if ADOPT in said else {},
+        "generation": before["metadata"]["generation"] + 1 if before is not None else 1,
+    }
 
 
 def ready_status(generation: int, applied: Mapping[str, Any], identity: str) -> Object:

@@ -1,0 +1,91 @@
+"""From what is known of a resource to its status: written where it changed, and nothing where nothing did."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from homeostat.client import Key
+from homeostat.loop.controller import Controller, Seen
+from homeostat.loop.declarations import Object
+from homeostat.loop.fleet import Drift, Hold, Phase, Ref
+from homeostat.loop.members import Members
+from homeostat.loop.observation import Unknown
+from homeostat.loop.record import Record
+from homeostat.loop.status import status_of
+from homeostat.loop.tracing import Tracing
+from homeostat.model.clock import Clock, format_time
+
+
+class Reporter:
+    """Says what the engine knows: `seen` of open differences, and `holds`, why some of them are not acted on. Both are the engine's own."""
+
+    def __init__(self, members: Members, seen: dict[Ref, Seen], holds: Mapping[Ref, Hold], clock: Clock, trace: Tracing) -> None:
+        self._members = members
+        self._seen = seen
+        self._holds = holds
+        self._clock = clock
+        self._trace = trace
+
+    async def report(self, controller: Controller, ref: Ref, error: str = "") -> bool:
+        """Writes the status of a resource. Lets one go that is deleted and of which nothing is left: gives whether it did.
+
+        `error` is why the last action failed. What is as declared is no longer among what was seen.
+        """
+        seen, fleet, key = self._seen.get(ref), self._members.fleet(ref), Key(ref.namespace, ref.name)
+        if seen is None or fleet is None:
+            return False
+        obj = controller.get(key) or seen.obj
+        if obj["metadata"]["uid"] != ref.uid:
+            return False
+        drift = fleet.drifts.get(ref)
+        if drift is not None and not drift.in_flight:
+            error = error or drift.error  # a look does not make it undone that the last action failed
+        settled = drift is None and not isinstance(seen.observation.state, Unknown)
+        if settled and seen.deleting:
+            if seen.unhealthy:  # something of it is still at work, and goes by itself
+                return False
+            await controller.let_go(obj)
+            return True
+        record = seen.record
+        if settled:
+            _remember(record, seen)
+        elif drift is not None and drift.phase is Phase.OPEN and not error and ref not in self._holds:
+            if record.made_from == drift.made_from:
+                return False  # it was told before a restart; what is new comes with the decision
+        elif error:
+            record.intent = Record.read(obj.get("status") or {}).intent  # it may have been done: who looks next must know
+        status = controller.short_status(seen) if drift is None and not seen.unhealthy else None
+        if status is None:
+            status = self._status(controller, seen, obj, drift, error)
+        with self._trace.phase("status", ref):
+            written = await controller.write_status(obj, status)
+        if settled:
+            self._seen.pop(ref, None)
+            if not seen.unhealthy:
+                controller.settled(key, written, seen)
+        return False
+
+    def _status(self, controller: Controller, seen: Seen, obj: Object, drift: Drift | None, error: str) -> Object:
+        state = seen.observation.state
+        return status_of(
+            {**obj, "metadata": {**obj["metadata"], "generation": seen.obj["metadata"].get("generation", 0)}},
+            seen.record,
+            now=self._clock.timestamp(),
+            drift=drift,
+            hold=self._holds.get(seen.ref),
+            unknown=state if isinstance(state, Unknown) else None,
+            unhealthy=seen.unhealthy,
+            error=error,
+            state=state if isinstance(state, Mapping) else {},
+            shown=controller.provider.shown,
+            observed_at=format_time(seen.observation.at),
+        )
+
+
+def _remember(record: Record, seen: Seen) -> None:
+    """What is kept of a resource that is as declared."""
+    if seen.owned and record.last_applied is None:
+        record.last_applied = dict(seen.declared)  # type: ignore[arg-type]
+    if seen.owned and seen.identity:
+        record.identity = seen.identity
+    record.intent = None
