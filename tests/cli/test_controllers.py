@@ -112,10 +112,15 @@ def test_a_process_of_its_own_keeps_what_a_provider_of_the_users_defines(
     done = homeostat_command("wait", "lamp", "hall", KUBECONFIG=str(up.kubeconfig))
     assert done.returncode == 0, done.stderr
     assert '"red"' in (place / "hall").read_text()
+    assert "all is as declared" in homeostat_command("drift", KUBECONFIG=str(up.kubeconfig)).stderr
     process.send_signal(signal.SIGTERM)
     said, _ = process.communicate(timeout=10)
     assert process.returncode == 0
     assert "Traceback" not in said
+    for command in (("drift",), ("plan",), ("explain", "lamp", "hall")):
+        looked = homeostat_command(*command, KUBECONFIG=str(up.kubeconfig))
+        assert "no loop has kept lamps.lamps.example.com for" in looked.stdout + looked.stderr
+        assert "all is as declared" not in looked.stderr
 
 
 SHOPS = """

@@ -20,10 +20,12 @@ from homeostat.cli.identity import identity
 from homeostat.client import Client, Unreachable
 from homeostat.client.transport import Headers
 from homeostat.guards import Mode
+from homeostat.insight.loops import loops_of
 from homeostat.loop.diff import Diff
-from homeostat.loop.election import Election, Timing
+from homeostat.loop.election import LAST_PASS, Election, Timing
 from homeostat.loop.observation import ABSENT, Absent
 from homeostat.loop.provider import Provider, current
+from homeostat.model.clock import format_micro_time
 from homeostat.model.kinds import Spec, crd_for
 
 QUICK = Timing(lease=2.0, deadline=1.0, renew=0.3, retry=0.2, patience=0.3)
@@ -175,3 +177,16 @@ def test_an_identity_is_known_again_and_never_shared(tmp_path: Path) -> None:
 def test_where_nothing_can_be_kept_it_is_a_new_one_each_time(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     assert identity(tmp_path / "file") != identity(tmp_path / "file")
+
+
+def test_who_has_not_renewed_its_lease_for_long_or_gave_it_back_keeps_nothing() -> None:
+    def lease(kind: str, holder: str, ago: float) -> dict[str, Any]:
+        spec = {"holderIdentity": holder, "renewTime": format_micro_time(1000.0 - ago)}
+        return {"metadata": {"name": f"homeostat-{kind}", "annotations": {LAST_PASS: "1970-01-01T00:15:00Z"}}, "spec": spec}
+
+    found = loops_of([lease("alive", "a", 29), lease("silent", "b", 31), lease("left", "", 1), {"metadata": {"name": "other"}}], 1000.0)
+    assert {kind: loop.there for kind, loop in found.items()} == {"alive": True, "silent": False, "left": False}
+    assert found["silent"].heard == 969.0
+    assert found["silent"].last_pass == 900.0
+    behind = loops_of([lease("alive", "a", 0), lease("silent", "b", 31)], 900.0)  # the clock of who asks
+    assert [loop.there for loop in behind.values()] == [True, False]

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 GOOD, NOTE, BAD = "ok", "note", "problem"
 _MARKS = {GOOD: ("✓", "green"), NOTE: ("!", "yellow"), BAD: ("✗", "red")}
 SKEW_SECONDS = 5.0
-LEASE_SECONDS = 60.0
 STUCK_SECONDS = 300.0
 EXPIRY_DAYS = 14
 LEAST_BYTES = 1 << 30
@@ -180,20 +179,18 @@ def _disk(target: Target) -> Iterator[Finding]:
 
 async def _loops(client: Client) -> list[Finding]:
     from homeostat.cli.kinds import served_kinds
-    from homeostat.loop.election import NAMESPACE, PREFIX
-    from homeostat.model.clock import parse_time
+    from homeostat.insight.loops import NOBODY, loops_of
+    from homeostat.loop.election import NAMESPACE
 
-    kinds = [kind for kind in await served_kinds(client) if kind.kept]
-    leases = {one["metadata"]["name"]: one for one in await client.kind("coordination.k8s.io/v1", "Lease").list(namespace=NAMESPACE)}
+    kinds, now = [kind for kind in await served_kinds(client) if kind.kept], time.time()
+    loops = loops_of(await client.kind("coordination.k8s.io/v1", "Lease").list(namespace=NAMESPACE), now)
     found, alive = [], 0
     for kind in kinds:
-        lease = leases.get(f"{PREFIX}{kind.name}")
-        renewed = (lease or {}).get("spec", {}).get("renewTime")
-        silent = time.time() - parse_time(renewed) if renewed else None
-        if silent is not None and silent < LEASE_SECONDS:
+        loop = loops.get(kind.name, NOBODY)
+        if loop.there:
             alive += 1
         else:
-            since = "ever" if silent is None else f"for {ago(silent)}"
+            since = "yet" if loop is NOBODY else f"for {ago(now - loop.heard)}"
             found.append(Finding(NOTE, "loop", f"nobody has kept {kind.name} {since}", "`homeostat up --allow …` or `homeostat controllers` runs its provider; or delete its definition"))
     return [Finding(GOOD, "loop", f"{count(alive, 'kind')} kept by a living loop"), *found] if alive or not found else found
 

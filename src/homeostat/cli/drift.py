@@ -26,9 +26,12 @@ def command(server: Connection, scope: str | None, output: str) -> None:
     """
     from homeostat.cli.openplan import view_of
     from homeostat.insight.fleets import hold_of
+    from homeostat.insight.loops import unkept_lines
     from homeostat.insight.open import drift_data
 
     view = server.run(lambda client: view_of(client, scope))
+    for line in unkept_lines(view.unkept, view.now):
+        click.echo(line, err=True)
     if output != "table":
         emit([drift_data(view, ref, drift) for ref, drift in view.open()], output)
         return
@@ -54,4 +57,5 @@ def command(server: Connection, scope: str | None, output: str) -> None:
     for ref, why in unknown:
         click.echo(f"unknown: {ref}: {why}")
     if len(rows) == 1 and not unknown:
-        click.echo(f"all is as declared ({len(view.objects)} looked at)", err=True)
+        known = "nothing is known to differ" if view.unkept else "all is as declared"
+        click.echo(f"{known} ({len(view.objects)} looked at)", err=True)

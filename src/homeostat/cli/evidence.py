@@ -87,8 +87,7 @@ async def gather(client: Client, kinds: Sequence[Kind], selector: str, namespace
     for kind, obj in await applied(client, kinds, selector, namespace):
         view.kinds[kind.name] = kind
         view.objects[ref_of(kind, obj)] = obj
-        if (looked := view.passes.get(_SYNCS)) is not None:
-            view.passes[kind.name] = looked
+        view.loops[kind.name] = view.loop(_SYNCS)
     approvals = await _approvals(client)
     past = await keeps_past(client)
     known: dict[str, Any] = {}
@@ -146,7 +145,7 @@ async def _item(
         {
             "generation": status.get("observedGeneration"),
             "at": status.get("observedAt", ""),
-            "lastPass": format_time(view.passes[ref.kind]) if ref.kind in view.passes else "",
+            "lastPass": format_time(looked) if (looked := view.loop(ref.kind).last_pass) else "",
             "differs": [*(drift.get("changes") or drift.get("paths") or ())],
             "differsSince": drift.get("since", ""),
             "cause": drift.get("cause", ""),

@@ -12,6 +12,7 @@ from homeostat.cli.scope import find_scope
 from homeostat.cli.show import ago, painted
 from homeostat.cli.verdicts import verdict_lines
 from homeostat.insight.fleets import View, halted_elsewhere, look
+from homeostat.insight.loops import unkept_lines
 from homeostat.insight.open import drift_data
 from homeostat.insight.planning import SIGNS
 from homeostat.insight.verdicts import judge
@@ -82,6 +83,7 @@ def open_lines(view: View) -> Iterator[str]:
         yield ""
     yield click.style(closing(drift for _, drift in view.open()), bold=True)
     yield from verdict_lines([judge(view, fleet) for fleet in busy(view)])
+    yield from unkept_lines(view.unkept, view.now)
 
 
 def busy(view: View) -> list[Fleet]:

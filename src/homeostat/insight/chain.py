@@ -7,6 +7,7 @@ from typing import Any
 from homeostat.guards import explain
 from homeostat.guards.runbook import WAYS_OUT
 from homeostat.insight.fleets import View, hold_of
+from homeostat.insight.loops import unkept_lines
 from homeostat.insight.open import drift_data
 from homeostat.insight.words import ago
 from homeostat.loop.fleet import RETURN_PREFIX, Hold, Ref
@@ -82,7 +83,7 @@ class Chain:
         if not (text := self.status.get("observedAt")):
             return said
         at = parse_time(text)
-        looked = max(at, self.view.passes.get(self.ref.kind, 0.0))
+        looked = max(at, self.view.loop(self.ref.kind).last_pass)
         return f"{said}; looked at {ago(self.view.now - looked)} ago, and found so since {text}"
 
     @property
@@ -109,6 +110,8 @@ class Chain:
     @property
     def next(self) -> str:
         """What comes now, or what a person can do."""
+        if self.ref.kind in self.view.unkept:
+            return unkept_lines(self.view.unkept, self.view.now)[0]
         plan = next((halt.plan for halt in self.halts if self.hold and halt.guard == self.hold.guard and halt.plan), "")
         if plan:
             return f"a fix, then a whole pass; or, if it is meant: homeostat approve {plan}"

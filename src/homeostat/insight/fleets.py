@@ -16,10 +16,11 @@ from homeostat.guards.gate import DEFAULT, PolicyGate
 from homeostat.guards.keeper import is_built_in, readable_policy
 from homeostat.guards.policy import GROUP, KIND, VERSION
 from homeostat.guards.returns import kept_returns, taken
+from homeostat.insight.loops import NOBODY, Keeping, loops_of
 from homeostat.insight.stock import companions, needs_companions, take_stock
 from homeostat.loop.changesets import last_write
 from homeostat.loop.children import CHILDREN
-from homeostat.loop.election import LAST_PASS, NAMESPACE, PREFIX
+from homeostat.loop.election import NAMESPACE
 from homeostat.loop.fleet import Cause, Drift, Fleet, Halt, Hold, Op, Parts, Phase, Ref
 from homeostat.model.clock import parse_time
 from homeostat.model.conditions import find_condition
@@ -44,7 +45,7 @@ class View:
     objects: dict[Ref, Object] = field(default_factory=dict)
     children: dict[Ref, Object] = field(default_factory=dict)  # what Syncs say is open of the objects that they declare
     kinds: dict[str, Kind] = field(default_factory=dict)
-    passes: dict[str, float] = field(default_factory=dict)  # by kind: when the last whole pass of its loop began
+    loops: dict[str, Keeping] = field(default_factory=dict)  # by kind: who keeps it, as far as that may be read
 
     def fleet(self, kind: str, namespace: str, labels: Mapping[str, str]) -> Fleet:
         """The fleet of a resource."""
@@ -74,6 +75,16 @@ class View:
         """Kind and name for people."""
         obj = self.children.get(ref)
         return (self.kinds[ref.kind].kind, ref.name) if obj is None else (obj["kind"], obj["metadata"]["name"])
+
+    def loop(self, kind: str) -> Keeping:
+        """What is known of the loop that keeps a kind."""
+        return self.loops.get(kind, NOBODY)
+
+    @property
+    def unkept(self) -> dict[str, Keeping]:
+        """The kinds of what is there that a loop kept, and none does at present."""
+        kinds = sorted({ref.kind for ref in self.objects})
+        return {kind: keeping for kind in kinds if (keeping := self.loop(kind)) is not NOBODY and not keeping.there}
 
     def policies_of(self, fleet: Fleet) -> list[Object]:
         """The policies that guard a fleet, as objects; the default of its kind where no other does."""
@@ -116,7 +127,7 @@ async def look(client: Client, kinds: Iterable[Kind]) -> View:
     if needs_companions(view, chosen):
         chosen += companions(view, chosen, await served_kinds(client))
     listed = await asyncio.gather(*(kind.on(client).list() for kind in chosen))
-    view.passes = await _passes(client)
+    view.loops = await _loops(client, view.now)
     for kind, objects in zip(chosen, listed, strict=True):
         view.kinds[kind.name] = kind
         for obj in objects:
@@ -156,14 +167,11 @@ def halted_elsewhere(view: View) -> None:
                 view.fleets[name] = Fleet(name, status.get("fleetSize", 0), passes_begun=1, passes_done=1)
 
 
-async def _passes(client: Client) -> dict[str, float]:
-    """When the last whole pass over each kind ended, as its loop tells with its lease; nothing for who may not read that."""
+async def _loops(client: Client, now: float) -> dict[str, Keeping]:
     try:
-        leases = await client.kind("coordination.k8s.io/v1", "Lease").list(namespace=NAMESPACE)
+        return loops_of(await client.kind("coordination.k8s.io/v1", "Lease").list(namespace=NAMESPACE), now)
     except ApiError:
         return {}
-    told = {one["metadata"]["name"]: (one["metadata"].get("annotations") or {}).get(LAST_PASS) for one in leases}
-    return {name.removeprefix(PREFIX): parse_time(at) for name, at in told.items() if at and name.startswith(PREFIX)}
 
 
 async def _policies(client: Client) -> Sequence[Object]:

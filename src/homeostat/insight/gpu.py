@@ -6,7 +6,6 @@ It needs numpy (`homeostat[gpu]`): import it late.
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Awaitable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,8 +20,9 @@ from homeostat.gpu.kinds import NODE, POLICY, POOL, TENANT, WORKLOAD, GpuPolicyS
 from homeostat.gpu.objects import Reader
 from homeostat.gpu.snapshot import Snapshot
 from homeostat.guards.policy import GROUP, KIND, VERSION
-from homeostat.loop.election import NAMESPACE, PREFIX
-from homeostat.model.clock import Clock, parse_time
+from homeostat.insight.loops import NOBODY, clock_of, loops_of
+from homeostat.loop.election import NAMESPACE
+from homeostat.model.clock import Clock
 from homeostat.model.errors import ApiError
 from homeostat.model.kinds import InvalidSpec, decode
 
@@ -31,8 +31,6 @@ LEASES = ("coordination.k8s.io/v1", "Lease")
 """Of nodes and loops, in `NAMESPACE`."""
 READ = (TENANT, NODE, POOL, WORKLOAD)
 """The kinds that a snapshot is read from, beside leases."""
-LOOP_SILENT_SECONDS = 30.0
-"""A loop that has not renewed its lease for so long is not there."""
 _NONSENSE = (ArithmeticError, AssertionError, LookupError, TypeError, ValueError)
 
 
@@ -151,15 +149,9 @@ def facts_of(
     )
 
 
-def clock_of(leases: Iterable[Object], now: float) -> float:
-    """Of clocks that differ, the one that is ahead."""
-    return max([now, *map(_renewed, leases)])
-
-
 def loop_notes(leases: list[Object], now: float) -> list[str]:
     """That no loop shares out GPUs, where that is so."""
-    own = next((lease for lease in leases if lease["metadata"]["name"] == f"{PREFIX}{WORKLOAD.name}"), None)
-    if not leases or (own is not None and clock_of(leases, now) - _renewed(own) <= LOOP_SILENT_SECONDS):
+    if not leases or loops_of(leases, clock_of(leases, now)).get(WORKLOAD.name, NOBODY).there:
         return []
     return ["no loop shares out GPUs at present, so nothing will happen: `homeostat up --allow gpu`, or `homeostat controllers --allow gpu`"]
 
@@ -199,11 +191,6 @@ async def _unless_forbidden(work: Awaitable[list[Object]], what: str, notes: lis
             raise
         notes.append(f"{what} cannot be read ({error.message}): what is said here is less exact")
         return []
-
-
-def _renewed(lease: Object) -> float:
-    text = (lease.get("spec") or {}).get("renewTime")
-    return parse_time(text) if text else -math.inf
 
 
 async def _memory(client: Client, notes: list[str]) -> Memory:

@@ -22,6 +22,7 @@ from homeostat.gpu.kinds import NODE, POLICY, TENANT, WORKLOAD
 from homeostat.gpu.objects import Reader
 from homeostat.insight import gpu, gpu_view
 from homeostat.insight.gpu import Facts, Object
+from homeostat.insight.loops import clock_of
 from homeostat.loop.election import NAMESPACE
 from homeostat.model.clock import Clock
 from homeostat.web.racks import Racks
@@ -212,7 +213,7 @@ class Judge:
         leases = known[LEASE]
         facts = gpu.facts_of(
             self._reader,
-            gpu.clock_of(leases, now),
+            clock_of(leases, now),
             tenants=known[TENANT.kind],
             nodes=known[NODE.kind],
             workloads=known[WORKLOAD.kind],
