@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from tests.web.conftest import LAMPS, House
 
+from homeostat.model.clock import format_micro_time
+
 ROWS = {"topic": "rows", "kind": LAMPS}
 
 
@@ -54,6 +56,22 @@ async def test_the_fleet_says_how_many_stand_how(house: House) -> None:
         assert [kind["kind"] for kind in said["kinds"]] == ["Lamp"]
         policies = {policy["name"]: policy for policy in said["policies"]}
         assert policies[LAMPS]["builtIn"]
+
+
+async def test_the_fleet_says_of_which_kinds_no_loop_is_left(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("homeostat.web.board.LOOPS_SECONDS", 0.05)
+    leases = house.client.kind("coordination.k8s.io/v1", "Lease", namespace="kube-system")
+    spec = {"holderIdentity": "somebody", "renewTime": format_micro_time(time.time())}
+    await leases.create({"metadata": {"name": f"homeostat-{LAMPS}"}, "spec": spec})
+    await lamp(house, "hall")
+    page = await house.admin()
+    async with page.stream(fleet={"topic": "fleet"}) as lines:
+        said = await lines.until("fleet", lambda said: said["kinds"] and said["kinds"][0]["counts"]["converged"])
+        assert "unkeptSince" not in said["kinds"][0]
+        await leases.patch(f"homeostat-{LAMPS}", {"spec": {"renewTime": "2026-01-02T03:04:05.000000Z"}})
+        await lines.until("fleet", lambda said: said["kinds"][0].get("unkeptSince") == "2026-01-02T03:04:05Z")
+    async with page.stream(fleet={"topic": "fleet"}) as lines:
+        assert (await lines.next("fleet"))["kinds"][0]["unkeptSince"]
 
 
 async def test_who_may_see_nothing_hears_of_nothing(house: House) -> None:

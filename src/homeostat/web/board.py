@@ -12,6 +12,8 @@ from typing import Any
 from homeostat.client import Client, Informer, Key, Unreachable
 from homeostat.client.kinds import Kind, served_kinds
 from homeostat.guards.policy import GROUP, KIND, VERSION
+from homeostat.insight.loops import loops_of
+from homeostat.loop.election import NAMESPACE, PREFIX
 from homeostat.model.clock import Clock, parse_time
 from homeostat.model.errors import ApiError
 from homeostat.web.gpu import GpuBoard
@@ -25,6 +27,8 @@ log = logging.getLogger("homeostat.web")
 
 LINGER_SECONDS = 60.0
 """How long rows are kept after the last viewer went: people reload."""
+LOOPS_SECONDS = 5.0
+"""How often it is asked, while somebody looks, which kinds a loop keeps."""
 DEFINITIONS = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 FIGURES = ("size", "drifted", "unknown", "acted", "halts")
 
@@ -39,6 +43,8 @@ class Board:
         self.kinds: dict[str, Kind] = {}
         self.rows: dict[str, Informer[Resource]] = {}
         self.tallies: dict[str, Tally] = {}
+        self.unkept: dict[str, float] = {}
+        """By kind, of those that no loop keeps any more: when one was last heard of."""
         self.waves = Waves()
         self._policies = Family(FIGURES)
         self._peaks: dict[str, dict[str, float]] = {}
@@ -68,7 +74,8 @@ class Board:
             informer.start()
         self.gpu.start()
         loop = asyncio.get_running_loop()
-        self._tasks = [loop.create_task(self._sample(), name="board samples"), loop.create_task(self._learn(), name="board kinds")]
+        work = {"board samples": self._sample(), "board kinds": self._learn(), "board loops": self._ask_for_loops()}
+        self._tasks = [loop.create_task(one, name=name) for name, one in work.items()]
 
     async def stop(self) -> None:
         if self._closing is not None:
@@ -159,6 +166,29 @@ class Board:
         self._tasks.append(asyncio.get_running_loop().create_task(self.rows.pop(name).stop(), name="board drops a kind"))
         self._tasks = [task for task in self._tasks if not task.done()]
 
+    # Who keeps them
+
+    async def _ask_for_loops(self) -> None:
+        while True:
+            await asyncio.sleep(LOOPS_SECONDS)
+            if self._viewers:
+                await self.ask_for_loops()
+
+    async def ask_for_loops(self) -> None:
+        """Reads which of the kinds a loop keeps. Nodes beat in the same place all the time, so it is not watched."""
+        leases = self._client.kind("coordination.k8s.io/v1", "Lease", namespace=NAMESPACE)
+        found = []
+        for name in self.kinds:
+            try:
+                found.append(await leases.get(PREFIX + name))
+            except (ApiError, Unreachable) as error:
+                if not (isinstance(error, ApiError) and error.code == 404):  # else no loop was ever here for it
+                    log.warning("who keeps %s cannot be read: %s", name, error)
+        unkept = {name: loop.heard for name, loop in loops_of(found, self._clock.now()).items() if not loop.there}
+        if unkept != self.unkept:
+            self.unkept = unkept
+            self._tell("", None)
+
     # Who looks
 
     @property
@@ -183,6 +213,7 @@ class Board:
         try:
             if not self.kinds:
                 await self.learn()
+            await self.ask_for_loops()
             self._follow()
             if wait:
                 await self.wait_synced()

@@ -9,6 +9,7 @@ from homeostat.client import Key
 from homeostat.client.kinds import Kind
 from homeostat.guards.keeper import is_built_in
 from homeostat.guards.policy import GROUP, KIND, VERSION
+from homeostat.model.clock import format_time
 from homeostat.web.board import Board
 from homeostat.web.topics.pace import Pace
 from homeostat.web.viewer import Viewer
@@ -21,7 +22,7 @@ POLICIES = Kind(f"{GROUP}/{VERSION}", KIND, "guardpolicies", "guardpolicy", Fals
 async def fleet(viewer: Viewer, board: Board, params: Mapping[str, str]) -> AsyncIterator[dict[str, Any]]:
     """Everything at first (`whole`), and then again whenever something of it changed; of the series an outline, and then what is new.
 
-    While `reading`, how many stand how is not known yet.
+    While `reading`, how many stand how is not known yet. Of a kind that no loop keeps any more, it says since when (`unkeptSince`).
     """
     pace, told = Pace(), 0.0
 
@@ -62,6 +63,8 @@ def _kind(viewer: Viewer, board: Board, name: str, kind: Kind) -> dict[str, Any]
         return None
     sees = seen.__contains__
     told = {"name": name, "kind": kind.kind, "apiVersion": kind.api_version, "counts": tally.total(sees)}
+    if (heard := board.unkept.get(name)) is not None:
+        told["unkeptSince"] = format_time(heard)
     return told | {"queue": tally.queue(sees), "convergence": tally.convergence(sees)}
 
 

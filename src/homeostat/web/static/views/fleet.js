@@ -27,11 +27,19 @@ export function Fleet() {
   const halts = seen.policies.flatMap((policy) => (policy.status.halts || []).map((halt) => ({ policy, halt })));
   return html`<main>
     <${Summary} kinds=${seen.kinds} reading=${seen.reading} policies=${seen.policies} />
+    <${Unkept} kinds=${seen.kinds.filter((kind) => kind.unkeptSince && Object.values(kind.counts).some(Boolean))} />
     ${halts.length > 0 && html`<section aria-labelledby="halts"><h2 id="halts">Halted</h2>${halts.map(({ policy, halt }) => html`<${Halt} key=${policy.name + halt.plan + halt.guard} policy=${policy} halt=${halt} />`)}</section>`}
     <section aria-labelledby="kinds"><h2 id="kinds">Kinds</h2>
       ${seen.kinds.length ? html`<div class="tiles">${seen.kinds.map((kind) => html`<${Tile} key=${kind.name} kind=${kind} reading=${seen.reading} policies=${policiesOf(kind, seen.policies)} series=${series.current[kind.name]} />`)}</div>` : html`<${Nothing} />`}
     </section>
   </main>`;
+}
+
+// Where no loop looks any more, what is green was green then.
+function Unkept({ kinds }) {
+  if (!kinds.length) return "";
+  const since = kinds.map((kind) => kind.unkeptSince).sort().at(-1);
+  return html`<${Problem}>No loop has kept ${kinds.map((kind) => kind.name).join(", ")} for <${Ago} time=${since} bare />: what you see of that is from before, and nothing is done. <code>homeostat doctor</code> looks for what is wrong.<//>`;
 }
 
 function Nothing() {
