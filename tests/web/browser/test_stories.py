@@ -68,6 +68,7 @@ def test_a_freeze_stands_though_somebody_writes_the_policy_in_the_same_moment(co
     assert first
     assert [one["reason"] for one in freezes] == ["I was first", "me too"]
 
+    expect(page.locator("main")).to_contain_text("me too")  # what is lifted is what the page shows
     page.get_by_role("button", name="Unfreeze…").click()
     expect(dialog).to_contain_text("all is as declared")
     dialog.get_by_role("button", name="Unfreeze", exact=True).click()
