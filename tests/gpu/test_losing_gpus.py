@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from tests.gpu.facts import NOW, Object, named, node, plan_of, stamp, tenant, wh
 
 from homeostat.gpu.decisions import Constraint, Memory, Plan, Verb
 from homeostat.gpu.kinds import FailurePolicy, GpuPolicySpec
+from homeostat.gpu.objects import Reader
 
 QUIET = {"utilisation": 0.01, "memoryTraffic": 0.0, "cpu": 0.01}
 
@@ -154,3 +156,27 @@ def test_after_most_were_silent_those_that_come_back_later_have_a_lease_more() -
     assert [decision.constraint for decision in soon.decisions] == [Constraint.OBSERVER]
     later = plan_of(tenant("a"), *back, running, memory=soon.memory, after=41)
     assert named(later.of(Verb.RESUME, Verb.REQUEUE)) == ["w"]
+
+
+def test_no_policy_takes_a_node_for_lost_before_its_own_lease_has_run_out() -> None:
+    """Somebody types 1s where agents give word every 10 s: between two words nothing happened to them."""
+    hasty = GpuPolicySpec(failure=FailurePolicy(lease=timedelta(seconds=1)))
+    nodes = [node(f"n{i}", heard=-0.4) for i in range(4)]
+    leases = [
+        {"kind": "Lease", "metadata": {"name": f"n{i}"}, "spec": {"renewTime": stamp(-9 if i == 0 else -0.4), "leaseDurationSeconds": 40}}
+        for i in range(4)
+    ]
+    running = workload("w", 8, on=[("n0", list(range(8)))])
+    assert plan_of(tenant("a", 64), *nodes, *leases, running, policy=hasty).decisions == []
+    leases[0]["spec"]["renewTime"] = stamp(-41)
+    assert [one.verb for one in plan_of(tenant("a", 64), *nodes, *leases, running, policy=hasty).decisions] == [Verb.RESUME]
+
+
+def test_a_lease_that_somebody_deleted_does_not_make_a_node_lost() -> None:
+    reader = Reader(listens=True)
+    beat = {"kind": "Lease", "metadata": {"name": "n1"}, "spec": {"renewTime": stamp(-3), "leaseDurationSeconds": 40}}
+    reader.put(node("n1", heard=-55.0))
+    reader.put(beat)
+    assert reader.snapshot(NOW).nodes.heard.tolist() == [NOW - 3]
+    reader.remove(beat)
+    assert reader.snapshot(NOW).nodes.heard.tolist() == [NOW - 3]

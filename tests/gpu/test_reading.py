@@ -73,9 +73,12 @@ def test_the_lease_says_when_a_node_was_heard() -> None:
 def test_what_is_being_deleted_holds_its_gpus_until_it_is_gone() -> None:
     going = workload("w", 2, on=[("n1", [0, 1])])
     going["metadata"]["deletionTimestamp"] = stamp(-1)
-    snapshot = Snapshot.from_objects([tenant("a"), node("n1"), going], NOW)
-    assert snapshot.workloads.phase.tolist() == [Phase.SUSPENDING]
-    assert snapshot.places.gpu.tolist() == [0, 1]
+    for said, phase in (("Running", Phase.RUNNING), ("Suspending", Phase.SUSPENDING), ("Suspended", Phase.SUSPENDING)):
+        going["status"]["phase"] = said
+        snapshot = Snapshot.from_objects([tenant("a"), node("n1"), going], NOW)
+        assert snapshot.workloads.phase.tolist() == [phase]
+        assert snapshot.workloads.stopped.tolist() == [True]
+        assert snapshot.places.gpu.tolist() == [0, 1]
 
 
 def test_gpus_that_a_node_does_not_have_are_absent() -> None:

@@ -60,6 +60,8 @@ class Cycle:
         """Why no node is asked for, for those that wait too long."""
         self.holding: dict[int, float] = {}
         """For whom nodes are held back, and when they are expected to be free."""
+        self.emptied: dict[int, Ints] = {}
+        """Of these, those that have waited too long: the nodes that nobody else gets on but what can make way again."""
         self._read_workloads()
         self._read_nodes()
         self._read_use()
@@ -92,7 +94,8 @@ class Cycle:
         self.first: Ints = np.searchsorted(self.snapshot.places.workload, np.arange(len(w) + 1))
 
     def _read_nodes(self) -> None:
-        nodes, lease = self.snapshot.nodes, self.policy.failure.lease.total_seconds()
+        nodes = self.snapshot.nodes
+        lease = nodes.patience(self.policy.failure.lease.total_seconds())
         self.capacity = capacity(nodes, len(self.snapshot.models))
         with np.errstate(invalid="ignore"):
             self.silent: Bools = self.now - nodes.heard > lease

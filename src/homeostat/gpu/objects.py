@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from homeostat.gpu.beats import Beats
 from homeostat.gpu.kinds import WHOLE, NodeStage, milli
 from homeostat.gpu.snapshot import (
     ANY_MODEL,
@@ -78,13 +80,16 @@ def _time(text: str | None, without: float = np.nan) -> float:
 
 
 class Reader:
-    """All objects, as they were put in. Kinds: Tenant, GpuNode, NodePool, Workload, and Lease for the nodes' heartbeats."""
+    """All objects, as they were put in. Kinds: Tenant, GpuNode, NodePool, Workload, and Lease for the nodes' heartbeats.
 
-    def __init__(self) -> None:
+    `listens`: it is told of every change, and need not believe the clocks of agents.
+    """
+
+    def __init__(self, *, listens: bool = False) -> None:
         self._tenants: dict[str, Object] = {}
         self._nodes: dict[str, Object] = {}
         self._pools: dict[str, Object] = {}
-        self._leases: dict[str, float] = {}
+        self._beats = Beats(listens)
         self._rows: NDArray[np.void] = np.zeros(64, dtype=WORKLOAD)
         self._slots: dict[str, int] = {}
         self._vacant: list[int] = []
@@ -113,7 +118,7 @@ class Reader:
         if kind == "Workload":
             self._put_workload(obj)
         elif kind == "Lease":
-            self._leases[name] = _time(obj.get("spec", {}).get("renewTime"))
+            self._beats.put(obj)
         elif kind == "GpuNode" and (obj.get("status") or {}).get("stage") == NodeStage.GIVING_BACK:
             self.remove(obj)  # nothing is on it, and nothing will be
         elif (shelf := self._shelf(kind)) is not None:
@@ -126,10 +131,15 @@ class Reader:
         if kind == "Workload":
             self._drop(obj["metadata"]["uid"])
         elif kind == "Lease":
-            self._leases.pop(name, None)
+            if name not in self._nodes:  # else somebody deleted it: its agent makes it again, or runs out of the time that it had
+                self._beats.remove(name)
         elif (shelf := self._shelf(kind)) is not None:
             shelf.pop(name, None)
             self._quiet = self._machines = None
+
+    def heard(self, node: str, now: float) -> tuple[float, float]:
+        """When a node was last heard of by its lease, and for how long that holds."""
+        return self._beats.at(now, [(node, math.nan)])[0]
 
     def snapshot(self, now: float) -> Snapshot:
         """All of it at this moment."""
@@ -149,12 +159,8 @@ class Reader:
             self._machines = self._renewed(self._machines, models)
         self._reported.clear()
         nodes = self._machines
-        if self._leases:
-            heard = [
-                self._leases.get(name, reported)
-                for name, reported in zip(nodes.name, nodes.reported.tolist(), strict=True)
-            ]
-            nodes = _with(nodes, heard=np.array(heard, dtype=np.float64))
+        beats = self._beats.at(now, zip(nodes.name, nodes.reported.tolist(), strict=True))
+        nodes = _with(nodes, heard=_floats(heard for heard, _ in beats), lease=_floats(lease for _, lease in beats))
         self._resolve(models, tenants)
         if self._moved:
             self._order = self._in_order()
@@ -316,7 +322,8 @@ def _row(meta: Object, spec: Object, status: Object) -> tuple[Any, ...]:
     phase = _PHASES[status.get("phase", "")]
     if phase is Phase.PENDING and status.get("assignment"):
         phase = Phase.STARTING
-    if meta.get("deletionTimestamp"):
+    deleted = bool(meta.get("deletionTimestamp"))
+    if deleted and phase not in (Phase.STARTING, Phase.RUNNING):
         phase = Phase.SUSPENDING  # it holds its GPUs until it is gone
     return (
         NONE,
@@ -332,7 +339,7 @@ def _row(meta: Object, spec: Object, status: Object) -> tuple[Any, ...]:
         _MODES[preempted.get("mode", "Suspend")],
         _IDLES[(spec.get("idle") or {}).get("mode", "Reclaim")],
         phase,
-        spec.get("suspended", False),
+        deleted or spec.get("suspended", False),
         _seconds(spec.get("minimumRuntime")),
         _seconds(spec.get("maximumRuntime"), NEVER),
         _seconds(preempted.get("grace", _DEFAULT_GRACE)),
@@ -375,6 +382,7 @@ def _read_nodes(nodes: Sequence[Object], models: dict[str, int], pools: dict[str
             spec.get("drain", False) or state.get("stage") == NodeStage.DRAINING for spec, state in zip(specs, states, strict=True)
         ),
         heard=reported,
+        lease=np.zeros(len(nodes)),
         reported=reported,
         flaps=_ints(state.get("flaps", 0) for state in states),
         gpu_memory=_ints(

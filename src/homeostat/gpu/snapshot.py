@@ -184,7 +184,9 @@ class Nodes:
     cordoned: Bools
     drain: Bools
     heard: Floats
-    """When its lease was last renewed; NaN: never."""
+    """When its lease was last renewed, by our clock; NaN: never."""
+    lease: Floats
+    """For how many seconds its agent said that this holds; 0: it did not say."""
     reported: Floats
     """When its GPUs were last read."""
     flaps: Ints
@@ -199,6 +201,10 @@ class Nodes:
 
     def __len__(self) -> int:
         return len(self.name)
+
+    def patience(self, least: float) -> Floats:
+        """After how many seconds without a word each is lost: never before what its own agent promised, whatever a policy says."""
+        return np.maximum(self.lease, least)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

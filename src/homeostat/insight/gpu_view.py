@@ -67,8 +67,9 @@ def silence(facts: Facts) -> dict[str, float]:
 
 def lost_nodes(facts: Facts) -> set[str]:
     """Nodes that are silent for longer than their lease, or always were."""
-    lease = facts.policy.failure.lease.total_seconds()
-    heard = {name for name, silent in silence(facts).items() if silent <= lease}
+    nodes = facts.snapshot.nodes
+    lease = dict(zip(nodes.name, nodes.patience(facts.policy.failure.lease.total_seconds()).tolist(), strict=True))
+    heard = {name for name, silent in silence(facts).items() if silent <= lease[name]}
     return set(facts.nodes) - heard
 
 

@@ -49,6 +49,8 @@ class World:
         self.plane, self.client, self.folder = plane, client, folder
         self.workloads = client.kind(WORKLOAD.api_version, WORKLOAD.kind, namespace="default")
         self.nodes = client.kind(NODE.api_version, NODE.kind)
+        self.keeping: dict[str, asyncio.Task[None]] = {}
+        """By node, those that run in this process."""
 
     def state(self, node: str = "n1") -> Path:
         return self.folder / node
@@ -61,7 +63,7 @@ class World:
         devices = devices or Simulated.parse("8xH100")
         async with self.plane.client() as client:
             agent = Agent(client, machine, devices, self.state(node), f"agent-{node}", **options)
-            task = asyncio.create_task(agent.run())
+            task = self.keeping[node] = asyncio.create_task(agent.run())
             ready = asyncio.create_task(agent.ready.wait())
             try:
                 await asyncio.wait({task, ready}, timeout=SECONDS, return_when=asyncio.FIRST_COMPLETED)

@@ -79,7 +79,7 @@ def test_the_roles_for_a_slurm_cluster_name_its_machines(slurm: SlurmCluster, tm
     done = bridge("slurm", "--state", tmp_path, "--slurm-conf", slurm.conf, "--print-access", "--node-prefix", "a-")
     assert done.returncode == 0, done.stderr
     names = {name for obj in yaml.safe_load_all(done.stdout) for rule in obj.get("rules", ()) for name in rule.get("resourceNames", ())}
-    assert names == {"a-n1", "a-n2"}
+    assert names == {"a-n1", "a-n2", "kube-system"}
     assert "homeostat token create --user homeostat:gpu-agent:slurm" in done.stderr
 
 

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 from tests.gpu.agent.world import QUICK, World, install_kinds, place, report_of
 
+from homeostat.gpu.agent.origin import OtherServer
 from homeostat.gpu.bridge import Bridge, Unreadable
 from homeostat.gpu.bridge.cluster import Job, Mark, Member, Order, Sight, Stage
-from homeostat.testing import TestPlane
+from homeostat.testing import TestPlane, control_plane
 
 SEEDS = int(os.environ.get("HOMEOSTAT_BRIDGE_SEEDS", "3"))
 LOOKS_TO_BEGIN, LOOKS_TO_RUN, LOOKS_TO_END = 2, 25, 2
@@ -233,3 +234,26 @@ async def test_a_cluster_that_shows_nothing_any_more_is_not_believed(plain: Worl
         finally:
             keeping.cancel()
             await asyncio.gather(keeping, return_exceptions=True)
+
+
+async def test_a_bridge_that_comes_to_another_server_ends_no_job(plain: World) -> None:
+    books = Books(unique=True)
+    shaky = Shaky(books, random.Random(0), lambda: None)
+    shaky.calm = True
+    async with plain.plane.client() as client:
+        keeping = asyncio.create_task(Bridge(client, shaky, plain.folder, "bridge", every=0.02, timing=QUICK).run())
+        try:
+            await plain.submit("job", ["run"], places=[place(gpus=[0])])
+            await plain.reported("job", "Running")
+        finally:
+            keeping.cancel()
+            await asyncio.gather(keeping, return_exceptions=True)
+    books.runs[0].left = 10_000
+    with control_plane() as plane:
+        async with plane.client() as client:
+            await install_kinds(client)
+            with pytest.raises(ExceptionGroup) as caught:
+                async with asyncio.timeout(30):
+                    await Bridge(client, shaky, plain.folder, "bridge", every=0.02, timing=QUICK).run()
+    assert caught.group_contains(OtherServer, match="another server")
+    assert (books.runs[0].job.stage, books.runs[0].job.taken) == (Stage.ON, False)

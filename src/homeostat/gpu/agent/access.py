@@ -1,4 +1,4 @@
-"""What an agent may do in the API: its own node, its own lease, and to read workloads and report on them. Nothing else."""
+"""What an agent may do in the API: its own node, its own lease, to read workloads and report on them, and who the server is. Nothing else."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ def manifests(node: str, nodes: Sequence[str] = ()) -> list[Object]:
     workloads = [
         _rule([GROUP], [WORKLOAD.plural], ["get", "list", "watch"]),
         _rule([GROUP], [f"{WORKLOAD.plural}/status"], ["patch"]),
+        _rule([""], ["namespaces"], ["get"], [NAMESPACE]),  # by its uid a server is known again
     ]
     own = [
         _rule([GROUP], [NODE.plural], ["get", "create", "patch"], names),

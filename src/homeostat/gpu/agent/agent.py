@@ -11,6 +11,7 @@ from homeostat.gpu.agent.keeper import SUSPEND_SECONDS, Keeper
 from homeostat.gpu.agent.launching import Rules
 from homeostat.gpu.agent.lease import TIMING, Heartbeat
 from homeostat.gpu.agent.node import BEAT_SECONDS, READ_SECONDS, Machine, NodeReporter
+from homeostat.gpu.agent.origin import Origin
 from homeostat.loop.election import Timing
 from homeostat.model.clock import Clock
 from homeostat.providers.process.kind import Logs
@@ -39,7 +40,8 @@ class Agent:
         clock: Clock | None = None,
     ) -> None:
         self._devices = devices
-        self._heartbeat = Heartbeat(client, machine.name, identity, timing=timing, clock=clock)
+        origin = Origin(client, state, lambda: self._keeper.runs)
+        self._heartbeat = Heartbeat(client, machine.name, identity, timing=timing, clock=clock, origin=origin)
         self._keeper = Keeper(
             client,
             machine.name,
@@ -49,6 +51,7 @@ class Agent:
             output=output,
             suspend_seconds=suspend_seconds,
             clock=clock,
+            origin=origin,
         )
         self._node = NodeReporter(
             client,

@@ -21,6 +21,7 @@ from homeostat.gpu.agent.devices import Devices
 from homeostat.gpu.agent.family import family_of
 from homeostat.gpu.agent.journal import Note
 from homeostat.gpu.agent.launching import Rules, starting, visible
+from homeostat.gpu.agent.origin import InDoubt, Origin, OtherServer
 from homeostat.gpu.agent.outcome import Outcome, last_line, outcome_of
 from homeostat.gpu.agent.suspend import Broken, CannotSuspend
 from homeostat.gpu.agent.wanted import DEVICES, Aim, Declared, Off, Standing, Step, Wish, farewell, next_step, wish_for
@@ -42,6 +43,8 @@ KILL_SECONDS = 10.0
 """How long a killed process may take to be gone. One that hangs in a driver takes longer, and is reported."""
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 120.0
 """Seconds before what failed is tried again."""
+DOUBT_SECONDS = 5.0
+"""How often is looked whether what is held back while the server is in doubt may be done."""
 _NEVER = Restart(policy="Never")
 
 
@@ -64,6 +67,8 @@ class House:
     """Of the jitter of retries."""
     is_current: Callable[[Declared], Awaitable[bool]]
     """Asks the server whether a workload is still as it is known here."""
+    origin: Origin | None = None
+    """Which server may want something here; none: any."""
 
 
 class Hosted:
@@ -192,6 +197,9 @@ class Hosted:
             except CannotSuspend as error:
                 pause = backoff.next()
                 log.warning("%s: %s; again in %.0f s", self, error, pause)
+            except (InDoubt, OtherServer) as error:
+                pause = DOUBT_SECONDS
+                self._tell_trouble(str(error))
             except Exception as error:
                 pause = backoff.next()
                 strange = not isinstance(error, OSError | InvalidSpec | Refused | ApiError | Unreachable)
@@ -242,7 +250,13 @@ class Hosted:
             if wish.aim is Aim.RUN and not self.running and workload:
                 return await self._refuse(workload, wish, str(error))
             raise
-        step = next_step(wish, self.standing(), devices)
+        standing = self.standing()
+        step = next_step(wish, standing, devices)
+        if self._house.origin is not None and step is not None:
+            if step in (Step.START, Step.RESUME) or standing.stopping:  # nothing is lost by these
+                self._house.origin.check_known(self._house.node)
+            else:
+                await self._house.origin.check(self._house.node)
         if step in (Step.START, Step.RESUME) and wish.place is not None:
             # Who stood still for long wakes up with old news, and what they want may run elsewhere by now.
             if self._must_wait(wish, wish.place) or (workload is not None and not await self._house.is_current(workload)):

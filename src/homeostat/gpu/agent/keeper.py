@@ -12,17 +12,19 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from homeostat.client import Client, Key, Packed
+from homeostat.client import Client, Key, Packed, Unreachable
 from homeostat.gpu.agent.devices import Devices, Held
 from homeostat.gpu.agent.family import cpu_seconds, relatives, resident_mib
 from homeostat.gpu.agent.hosted import Hosted, House
 from homeostat.gpu.agent.journal import SUFFIX
 from homeostat.gpu.agent.launching import Rules
+from homeostat.gpu.agent.origin import InDoubt, Origin, OtherServer
 from homeostat.gpu.agent.placed import Placed
 from homeostat.gpu.agent.reports import Entries, Reports
 from homeostat.gpu.agent.wanted import nodes_of
 from homeostat.gpu.kinds import WHOLE, Place, ProcessUse
 from homeostat.model.clock import Clock
+from homeostat.model.errors import ApiError
 from homeostat.model.kinds import InvalidSpec
 from homeostat.providers.process import kernel, logs
 from homeostat.providers.process.kind import Logs
@@ -53,6 +55,7 @@ class Keeper:
         output: Logs | None = None,
         suspend_seconds: float = SUSPEND_SECONDS,
         clock: Clock | None = None,
+        origin: Origin | None = None,
     ) -> None:
         if sys.platform != "linux":
             raise RuntimeError(f"processes are kept by pidfds and /proc, which only Linux has; this is {sys.platform}")
@@ -68,6 +71,7 @@ class Keeper:
         self._used: dict[Hosted, tuple[float, float]] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._lock_file = -1
+        self._origin = origin
         self._placed = Placed(client)
         self._reports = Reports(client, node, self._entries)
         self._house = House(
@@ -81,6 +85,7 @@ class Keeper:
             self._in_the_way,
             client.random,
             self._placed.is_current,
+            origin,
         )
 
     # Its life
@@ -92,15 +97,22 @@ class Keeper:
 
     async def run(self) -> None:
         """Brings all to where it is wanted, and keeps it so until it is cancelled. Load first."""
-        async with self._placed.informer as workloads, asyncio.TaskGroup() as tasks:
-            await workloads.wait_synced()
-            workloads.subscribe(self._changed)
+        async with self._placed as placed, asyncio.TaskGroup() as tasks:
+            await placed.informer.wait_synced()
+            placed.informer.subscribe(self._changed)
+            if self._origin is not None:
+                tasks.create_task(placed.read_anew(self._origin.set_back, self._changed))
             tasks.create_task(self._reports.run())
             tasks.create_task(self._sweep_forever())
             for workload in self._placed.on(self._node):
                 self._take(workload)
             for one in self._all():
                 self._drive(one)
+
+    @property
+    def runs(self) -> bool:
+        """Whether there is any process here, on GPUs or off them."""
+        return any(one.running for one in self._all())
 
     def hurry(self) -> None:
         """The server can be reached again after a while: what it wants may have changed, and what happened here is to be told, both at once."""
@@ -261,6 +273,11 @@ class Keeper:
     async def _sweep_forever(self) -> None:
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
+            try:
+                if self._origin is not None:
+                    await self._origin.check(self._node)
+            except (ApiError, InDoubt, OtherServer, Unreachable):
+                continue
             for folder in await asyncio.to_thread(lambda: [*self._root.iterdir()]):
                 if folder.is_dir() and folder.name not in self._hosted and self._placed.find(folder.name) is None:
                     with contextlib.suppress(OSError):

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from homeostat.client import Client, Unreachable
+from homeostat.gpu.agent.origin import Origin
 from homeostat.loop.election import NAMESPACE, Candidacy, Timing, elapsed
 from homeostat.model.clock import Clock
 from homeostat.model.errors import ApiError
@@ -17,6 +18,8 @@ log = logging.getLogger("homeostat.gpu.agent")
 TIMING = Timing(lease=40.0, deadline=35.0, renew=10.0, retry=2.0, patience=8.0)
 """A node is lost after 40 s without a word, as Kubernetes has it; it gives word every 10 s."""
 _MOVED = ("Conflict", "AlreadyExists", "NotFound")
+_GONE = "resourceVersion should not be set"
+"""What a server says of the renewal of a lease that somebody deleted: it takes it for a creation."""
 
 
 def timing_for(lease: float) -> Timing:
@@ -41,6 +44,7 @@ class Heartbeat:
         timing: Timing = TIMING,
         clock: Clock | None = None,
         now: Callable[[], float] = elapsed,
+        origin: Origin | None = None,
     ) -> None:
         self.held = asyncio.Event()
         self.back: Callable[[], None] = lambda: None
@@ -51,10 +55,13 @@ class Heartbeat:
         self._timing = timing
         self._clock = clock or Clock()
         self._now = now
+        self._origin = origin
         self._said = ""
 
     async def run(self) -> None:
-        """Renews it until it is cancelled. `Replaced` where it was ours and is another's now; `ApiError` where it may not be had at all."""
+        """Renews it until it is cancelled. `Replaced` where it was ours and is another's now; `OtherServer` where it is not the right one to
+        renew it with; `ApiError` where it may not be had at all.
+        """
         while True:
             await self._try()
             now = self._now()
@@ -86,6 +93,8 @@ class Heartbeat:
         self._say(trouble)
 
     async def _read(self) -> dict[str, Any] | None:
+        if self._origin is not None:
+            return await self._origin.read(self._node)
         try:
             return await self._leases.get(self._node)
         except ApiError as error:
@@ -101,11 +110,14 @@ class Heartbeat:
             return True
         asked = self._now()
         try:
-            candidacy.wrote(await self._put(candidacy.lease, spec), asked)
+            written = await self._put(candidacy.lease, spec)
+            candidacy.wrote(written, asked)
         except ApiError as error:
-            if error.reason not in _MOVED:
+            if error.reason not in _MOVED and _GONE not in error.message:
                 raise
             return False
+        if self._origin is not None:
+            await self._origin.wrote(self._node, written)
         return True
 
     async def _put(self, lease: dict[str, Any] | None, spec: dict[str, Any]) -> dict[str, Any]:

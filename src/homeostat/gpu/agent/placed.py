@@ -2,23 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+import asyncio
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Any, Self
 
-from homeostat.client import Client, Informer, Packed
+from homeostat.client import Client, Informer, Key, Packed
 from homeostat.gpu.agent.wanted import Declared, declared, nodes_of
 from homeostat.gpu.kinds import WORKLOAD
 from homeostat.model.errors import ApiError
 
 
 class Placed:
-    """A copy of all workloads that keeps itself current. Start and subscribe to its `informer`."""
+    """A copy of all workloads that keeps itself current, while an `async with` lasts."""
 
     def __init__(self, client: Client) -> None:
-        self.informer: Informer[Packed] = client.kind(WORKLOAD.api_version, WORKLOAD.kind, Packed).informer(
+        self._client = client
+        self.informer = self._copy()
+        self._fresh = client.kind(WORKLOAD.api_version, WORKLOAD.kind)
+
+    def _copy(self) -> Informer[Packed]:
+        return self._client.kind(WORKLOAD.api_version, WORKLOAD.kind, Packed).informer(
             indexes={"uid": lambda one: (one.uid,), "node": nodes_of}
         )
-        self._fresh = client.kind(WORKLOAD.api_version, WORKLOAD.kind)
+
+    async def __aenter__(self) -> Self:
+        self.informer.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.informer.stop()
+
+    async def read_anew(self, when: asyncio.Event, tell: Callable[[Key], None]) -> None:
+        """Whenever the server went back in time, begins anew: a copy that is ahead of its server hears nothing of it."""
+        while True:
+            await when.wait()
+            when.clear()
+            old, fresh = self.informer, self._copy()
+            fresh.start()
+            try:
+                await fresh.wait_synced()
+            except BaseException:
+                await fresh.stop()
+                raise
+            self.informer = fresh
+            fresh.subscribe(tell)
+            await old.stop()
+            for key in {one.key for one in (*old.all(), *fresh.all())}:
+                tell(key)
 
     def find(self, uid: str) -> Packed | None:
         """One as it came; None where it is no more."""

@@ -124,11 +124,13 @@ def nodes_of(workload: Packed) -> set[str]:
 
 
 def declared(obj: Mapping[str, Any]) -> Declared | None:
-    """A workload in typed form; None where it is about to be deleted. `InvalidSpec` where it does not fit its type."""
+    """A workload in typed form; None where it is deleted, and not at work any more by the governor's word: that a person deleted it is not
+    enough, for many may be deleted by one slip, and it is the guards who tell. `InvalidSpec` where it does not fit its type.
+    """
     meta = obj["metadata"]
-    if meta.get("deletionTimestamp"):
-        return None
     status = decode(WorkloadStatus, obj.get("status") or {}, path="status")
+    if meta.get("deletionTimestamp") and status.phase not in (Phase.STARTING, Phase.RUNNING):
+        return None
     return Declared(
         meta["uid"],
         meta["namespace"],

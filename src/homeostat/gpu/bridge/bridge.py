@@ -15,6 +15,7 @@ from homeostat.client import Client, Key, Unreachable
 from homeostat.gpu.agent.devices import Held
 from homeostat.gpu.agent.journal import SUFFIX
 from homeostat.gpu.agent.lease import TIMING
+from homeostat.gpu.agent.origin import InDoubt, Origin, OtherServer
 from homeostat.gpu.agent.placed import Placed
 from homeostat.gpu.agent.reports import Entries, Reporting, Reports
 from homeostat.gpu.agent.wanted import Declared, nodes_of
@@ -86,8 +87,17 @@ class Bridge:
         self._blind = ""
         self._wake = asyncio.Event()
         self._turns = asyncio.Semaphore(AT_ONCE)
+        self._origin = Origin(client, state, lambda: any(one.note is not None and one.note.number is not None for one in self._all()))
         self._house = House(
-            cluster, self._clock, restarts, self._placed.declared, self._placed.is_current, self._reported, self._no_room, self._changed
+            cluster,
+            self._clock,
+            restarts,
+            self._placed.declared,
+            self._placed.is_current,
+            self._reported,
+            self._no_room,
+            self._changed,
+            self._origin,
         )
 
     # Its life
@@ -97,9 +107,10 @@ class Bridge:
         lock = await asyncio.to_thread(self._load)
         try:
             await self._cluster.open(self._wake.set)
-            async with self._placed.informer as workloads, asyncio.TaskGroup() as tasks:
-                await workloads.wait_synced()
-                workloads.subscribe(self._heard)
+            async with self._placed as placed, asyncio.TaskGroup() as tasks:
+                await placed.informer.wait_synced()
+                placed.informer.subscribe(self._heard)
+                tasks.create_task(placed.read_anew(self._origin.set_back, self._heard))
                 self._resume(tasks)
                 await self._look_forever(tasks)
         finally:
@@ -212,6 +223,7 @@ class Bridge:
             assigned=self._assigned,
             every=self._every,
             timing=self._timing,
+            origin=self._origin,
         )
 
         def back() -> None:
@@ -275,8 +287,9 @@ class Bridge:
                 else:
                     one.rests = one.settled
             except Exception as error:
-                strange = not isinstance(error, OSError | InvalidSpec | Refused | ApiError | Unreachable | Unreadable)
-                log.warning("%s: %s; it is tried again", one, error, exc_info=strange)
+                if not isinstance(error, InDoubt | OtherServer):  # said once already, for all of them
+                    strange = not isinstance(error, OSError | InvalidSpec | Refused | ApiError | Unreachable | Unreadable)
+                    log.warning("%s: %s; it is tried again", one, error, exc_info=strange)
                 one.tell_trouble(str(error) or type(error).__name__)
         if one.forgotten:
             replicas = self._sent[one.node, one.uid]

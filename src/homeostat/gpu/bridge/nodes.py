@@ -10,6 +10,7 @@ from homeostat.client import Client
 from homeostat.gpu.agent.devices import Held
 from homeostat.gpu.agent.lease import TIMING, Heartbeat
 from homeostat.gpu.agent.node import BEAT_SECONDS, Machine, NodeReporter
+from homeostat.gpu.agent.origin import Origin
 from homeostat.gpu.bridge.cluster import Member
 from homeostat.gpu.kinds import Gpu, GpuHealth, GpuReading, ProcessUse
 from homeostat.loop.election import Timing
@@ -53,6 +54,7 @@ class Node:
         assigned: Callable[[str], Collection[int]],
         every: float,
         timing: Timing = TIMING,
+        origin: Origin | None = None,
     ) -> None:
         self.member = member
         self.others = 0
@@ -60,7 +62,7 @@ class Node:
         self._counted: int | None = None
         self.blind = ""
         """Why the cluster cannot be asked."""
-        self.heartbeat = Heartbeat(client, member.name, identity, timing=timing, clock=clock)
+        self.heartbeat = Heartbeat(client, member.name, identity, timing=timing, clock=clock, origin=origin)
         self._client, self._clock, self._every = client, clock, every
         self._held, self._assigned = held, assigned
         self._beating: asyncio.Task[None] | None = None

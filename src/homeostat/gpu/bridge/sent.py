@@ -14,6 +14,7 @@ from msgspec import structs
 
 from homeostat.gpu.agent import journal
 from homeostat.gpu.agent.launching import about
+from homeostat.gpu.agent.origin import Origin
 from homeostat.gpu.agent.outcome import outcome_of
 from homeostat.gpu.agent.wanted import Aim, Declared, Standing, Step, Wish, farewell, next_step, wish_for
 from homeostat.gpu.bridge.cluster import Cluster, Job, Member, Order, Stage
@@ -50,6 +51,8 @@ class House:
     """Why not all of a workload that has still to begin fits now; empty: it does."""
     changed: Callable[[str, str], None]
     """Told the node and the uid of a workload of which something new is to be reported."""
+    origin: Origin
+    """Which server may want something here."""
 
 
 class Sent:
@@ -148,7 +151,12 @@ class Sent:
         self._wished = wish.attempt
         job = await self._present(list(jobs), workload, wish)
         await self._take_note(job, workload, wish)
-        step = next_step(wish, self._standing(job), str(len(wish.place.gpus)) if wish.place else "")
+        standing = self._standing(job)
+        step = next_step(wish, standing, str(len(wish.place.gpus)) if wish.place else "")
+        if step in (Step.STOP, Step.FORGET) and not standing.stopping:
+            await self._house.origin.check(self.node)
+        elif step is not None:
+            self._house.origin.check_known(self.node)
         if step is not Step.START:
             self._wait("")
         match step:

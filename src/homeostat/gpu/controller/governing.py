@@ -83,7 +83,7 @@ class Governor:
         self.wishes: dict[str, Wish] = {}
         self._informers: dict[str, Informer[Any]] = {}
         self._tasks: list[asyncio.Task[None]] = []
-        self._reader = Reader()
+        self._reader = Reader(listens=True)
         self._policy = GpuPolicySpec()
         self._memory = Memory()
         self._uids: dict[Key, str] = {}
@@ -101,7 +101,7 @@ class Governor:
         self._taken_up: dict[str, float] = {}  # by uid: when the loop first looked at one of them
         self._ground = 0.0  # when what is declared of tenants, nodes and policies last changed
         self._generations: dict[tuple[str, Key], int] = {}
-        self._took = 0.0
+        self._decided = self._took = 0.0  # when the last decision began, and how long it took
         self._planned = 0.0
         self._trouble = ""
 
@@ -174,7 +174,7 @@ class Governor:
         """Waits until nothing more comes, or only a few starts are left: a plan that is just being carried out should not change under way."""
         loop = asyncio.get_running_loop()
         latest = loop.time() + SETTLE_MOST
-        await asyncio.sleep(min(self._took * (1 / PART_DECIDING - 1), SETTLE_MOST))
+        await asyncio.sleep(min(self._decided + self._took / PART_DECIDING, latest) - loop.time())
         while loop.time() < latest:
             self._wake.clear()
             await asyncio.sleep(SETTLE_SECONDS)
@@ -358,7 +358,7 @@ class Governor:
             self._adopt(plan, undone, counted, now)
             self.nodes.adopt(plan, snapshot, self._policy)
             self._planned, self._trouble = now, ""
-            self._took = asyncio.get_running_loop().time() - began
+            self._decided, self._took = began, asyncio.get_running_loop().time() - began
         for ref in self._speaker.speak(snapshot, plan, busy=bool(self._starts)):
             self.bell.ring(ref)
 

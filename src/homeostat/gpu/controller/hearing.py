@@ -11,7 +11,7 @@ from homeostat.client import Client
 from homeostat.gpu.objects import Reader
 from homeostat.gpu.snapshot import Snapshot
 from homeostat.loop.election import NAMESPACE
-from homeostat.model.clock import Clock, parse_time
+from homeostat.model.clock import Clock
 from homeostat.model.errors import ApiError
 
 LEASE = "Lease"
@@ -25,7 +25,7 @@ class Hearing:
         self._clock = clock
         self._reader = reader
         self.seconds = 0.0
-        """After so long without a word a node is lost."""
+        """After so long without a word a node is lost, unless its own lease is longer."""
         self.silent: frozenset[str] = frozenset()
         self._known: frozenset[str] = frozenset()
         self.count = 0
@@ -48,8 +48,10 @@ class Hearing:
         return True
 
     def _is_fresh(self, lease: Mapping[str, Any]) -> bool:
-        renewed = lease["spec"].get("renewTime")
-        return bool(renewed) and self._clock.now() - parse_time(renewed) <= self.seconds
+        self._reader.put({**lease, "kind": LEASE})
+        now = self._clock.now()
+        heard, lasts = self._reader.heard(lease["metadata"]["name"], now)
+        return now - heard <= max(self.seconds, lasts)
 
     def news(self, snapshot: Snapshot) -> bool:
         """Whether one would be taken for lost by this that was not."""
@@ -67,7 +69,7 @@ class Hearing:
     def _silent_in(self, snapshot: Snapshot) -> frozenset[str]:
         nodes = snapshot.nodes
         with np.errstate(invalid="ignore"):
-            return frozenset(nodes.name[at] for at in np.flatnonzero(snapshot.now - nodes.heard > self.seconds).tolist())
+            return frozenset(nodes.name[at] for at in np.flatnonzero(snapshot.now - nodes.heard > nodes.patience(self.seconds)).tolist())
 
     async def read(self) -> None:
         """Nobody is taken for lost by a copy, which may be late: their work would run twice. Raises where they cannot be read."""
@@ -86,6 +88,5 @@ class Hearing:
                     continue
                 raise
             if self._is_fresh(found):
-                self._reader.put({**found, "kind": LEASE})
                 return node
         return ""

@@ -115,7 +115,7 @@ class Lane(Controller):
         return seen
 
     async def _look(self, obj: Object) -> Seen:
-        if "deletionTimestamp" in obj["metadata"] or not self._governor.can_tell:
+        if not self._governor.can_tell or ("deletionTimestamp" in obj["metadata"] and not self._at_work(obj)):
             return await super().look(obj)
         try:
             spec = self._spec(obj)
@@ -130,6 +130,10 @@ class Lane(Controller):
         said = encode(state)
         unhealthy = lagging(status, self._governor.lost)
         return Seen(ref, obj, record, Observation(said, now, 0.0, self.info.kind), spec, said, NOTHING, "", unhealthy, counts=_counts(state))
+
+    def _at_work(self, obj: Object) -> bool:
+        """One that is deleted is taken off its GPUs as any other is, by the governor's word and behind the guards; then agents end it."""
+        return _counts(state_of(self._governor.known.status(self.ref_of(obj))))
 
     def _spec(self, obj: Object) -> WorkloadSpec:
         uid, generation = obj["metadata"]["uid"], obj["metadata"].get("generation", 0)

@@ -21,6 +21,7 @@ from homeostat.loop.provider import Provider, current
 from homeostat.model.clock import Clock
 from homeostat.model.kinds import KindInfo, crd_for, schema_of
 from homeostat.model.kinds.definition import status_schema
+from homeostat.model.protocol import DELETION_CHANGE_SET
 
 _OWN_GROUND = (Constraint.STOPPED, Constraint.NONE)
 """Reasons that are the workload's own: it belongs to whatever wrote it last."""
@@ -96,7 +97,7 @@ class Workload(Provider[WorkloadSpec, WorkloadState]):
         return lagging(self._governor.known.status(task.ref), self._governor.lost, deleting=task.deleting)
 
     def leaves(self, spec: WorkloadSpec) -> bool:
-        """Agents end what is deleted; it is let go when none of them has a process of it any more."""
+        """Agents end what is deleted once it is at work no more; it is let go when none of them has a process of it."""
         return True
 
     def harmless(self, spec: WorkloadSpec, diff: Diff) -> bool:
@@ -119,8 +120,15 @@ class Workload(Provider[WorkloadSpec, WorkloadState]):
         return replace(diff, cause=Cause.DRIFT) if displaced else diff
 
     def change_set(self, spec: WorkloadSpec, diff: Diff) -> str:
-        """One decision of the governor: all that a quota as it stands now takes back is judged as one."""
-        wish = self._governor.wishes.get(current().ref.uid)
+        """One decision of the governor: all that a quota as it stands now takes back is judged as one.
+
+        Deletions that name no change set are each its own: people who share GPUs end their work all day, and have nothing to do with each
+        other. Only how many are open at once counts.
+        """
+        task = current()
+        if task.deleting:
+            return "" if DELETION_CHANGE_SET in task.annotations else f"{GROUP}/deleted/{task.ref.uid}"
+        wish = self._governor.wishes.get(task.ref.uid)
         if wish is None or wish.decision.constraint in _OWN_GROUND:
             return ""
         return f"{GROUP}/{wish.decision.constraint}/{spec.tenant}@{self._governor.generation(spec.tenant)}"

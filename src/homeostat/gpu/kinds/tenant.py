@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from homeostat.gpu import GROUP, VERSION
 from homeostat.gpu.kinds.amounts import Amount, Fraction, Model, Name, Share
-from homeostat.model.kinds import Column, KindInfo, ListMap, Spec
+from homeostat.model.kinds import Column, KindInfo, Length, ListMap, Span, Spec
 
 
 class Quota(Spec):
@@ -29,7 +29,7 @@ class Budget(Spec):
     """GPU hours that may be used in a period."""
 
     gpu_hours: Amount
-    period: timedelta = timedelta(days=30)
+    period: Length = timedelta(days=30)
     on_exceeded: Literal["Warn", "Hold", "Suspend"] = "Hold"
     """`Hold` admits nothing more, `Suspend` also takes back what runs."""
 
@@ -37,7 +37,7 @@ class Budget(Spec):
 class Sla(Spec):
     """What the tenant was promised. A promise that is not kept is told, and moves its work ahead."""
 
-    max_wait: timedelta | None = None
+    max_wait: Span | None = None
     """From submission to start."""
     share_of_time: Fraction | None = None
     """The part of time in which all that it wants, up to its nominal quota, must run; over the last day."""

@@ -10,7 +10,7 @@ from msgspec import Meta, field
 
 from homeostat.gpu import GROUP, VERSION
 from homeostat.gpu.kinds.amounts import WHOLE, Model, Name, Share
-from homeostat.model.kinds import Column, KindInfo, ListMap, MapAtomic, Scale, Sensitive, Spec
+from homeostat.model.kinds import Column, KindInfo, Length, ListMap, MapAtomic, Scale, Sensitive, Span, Spec
 
 
 class Preemption(StrEnum):
@@ -26,7 +26,7 @@ class WhenPreempted(Spec):
     mode: Preemption = Preemption.SUSPEND
     signal: Annotated[str, Meta(pattern="^SIG[A-Z0-9+]+$")] = "SIGTERM"
     """For Checkpoint."""
-    grace: timedelta = timedelta(seconds=30)
+    grace: Span = timedelta(seconds=30)
 
 
 class WhenIdle(Spec):
@@ -56,9 +56,9 @@ class WorkloadSpec(Spec):
     priority: Annotated[int, Meta(ge=-1_000_000, le=1_000_000)] = 0
     topology: Literal["", "Node", "NvlinkDomain", "Rack"] = ""
     """All replicas within one of these; empty: as near as is cheap."""
-    minimum_runtime: timedelta = timedelta(0)
+    minimum_runtime: Span = timedelta(0)
     """Once started it is not taken off before."""
-    maximum_runtime: timedelta | None = None
+    maximum_runtime: Length | None = None
     """It is ended after so long. It also tells when its GPUs will be free."""
     deadline: datetime | None = None
     """It should have ended by then."""

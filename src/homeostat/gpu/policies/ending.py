@@ -1,4 +1,4 @@
-"""Ending: what has run for its maximum is ended, and what a person wants off the GPUs is suspended."""
+"""Ending: what has run for its maximum is ended, and what a person wants off the GPUs, or has deleted, is taken off."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ def end(cycle: Cycle) -> None:
     for at in np.flatnonzero(runs & (w.ran >= w.maximum)).tolist():
         cycle.stop(Verb.END, at, f"it has run for its maximum of {span(w.maximum[at])}", Constraint.RUNTIME)
     for at in np.flatnonzero(runs & ~cycle.leaving & w.stopped).tolist():
-        cycle.stop(Verb.SUSPEND, at, "a person asked for it to be suspended", Constraint.STOPPED)
+        cycle.stop(Verb.SUSPEND, at, "a person asked for it to be suspended, or deleted it", Constraint.STOPPED)
     cycle.block(cycle.waits & w.stopped, Constraint.STOPPED)

@@ -25,7 +25,7 @@ def observer_is_suspect(cycle: Cycle) -> bool:
         return False
     fresh, lease = np.array([name not in cycle.memory.lost for name in nodes.name], dtype=bool), policy.lease.total_seconds()
     with np.errstate(invalid="ignore"):
-        quiet = int((fresh & (cycle.now - nodes.heard > lease / 2)).sum())
+        quiet = int((fresh & (cycle.now - nodes.heard > nodes.patience(lease) / 2)).sum())
     known = int((~np.isnan(nodes.heard) & fresh).sum())
     if not (cycle.silent & fresh).any():
         return False

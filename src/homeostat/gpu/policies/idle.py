@@ -39,7 +39,7 @@ def _idle_now(cycle: Cycle) -> Bools:
     policy, nodes, places, w = cycle.policy.idle, cycle.snapshot.nodes, cycle.snapshot.places, cycle.snapshot.workloads
     at = (places.node, places.gpu)
     with np.errstate(invalid="ignore"):
-        fresh = cycle.now - nodes.reported <= policy.stale_after.total_seconds()
+        fresh = abs(cycle.now - nodes.reported) <= policy.stale_after.total_seconds()  # a clock may go ahead of ours, too
         quiet = (
             fresh[places.node]
             & (nodes.use[at] < policy.gpu_below)

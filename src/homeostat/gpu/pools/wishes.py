@@ -237,6 +237,6 @@ def _ready(snapshot: Snapshot, lease: float) -> dict[str, int]:
     """How many nodes of each pool are heard of and take work."""
     there = snapshot.nodes
     with np.errstate(invalid="ignore"):
-        up = (there.pool != NONE) & (snapshot.now - there.heard <= lease) & ~there.cordoned & ~there.drain
+        up = (there.pool != NONE) & (snapshot.now - there.heard <= there.patience(lease)) & ~there.cordoned & ~there.drain
     counts = np.bincount(there.pool[up], minlength=len(snapshot.pools)).tolist()
     return dict(zip(snapshot.pools.name, counts, strict=True))

@@ -60,6 +60,7 @@ def make_nodes(
         cordoned=whole.astype(bool),
         drain=whole.astype(bool),
         heard=np.zeros(count),
+        lease=np.zeros(count),
         reported=np.full(count, np.nan),
         flaps=whole.copy(),
         gpu_memory=np.full(count, UNLIMITED),
