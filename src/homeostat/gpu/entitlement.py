@@ -39,7 +39,7 @@ class Limits:
 class Ledger:
     """Who uses how much, by tenant and column, in thousandths of a GPU, and how much more each may."""
 
-    __slots__ = ("drawn", "floor", "leaving", "limits", "used")
+    __slots__ = ("drawn", "floor", "leaving", "limits", "promised", "used")
 
     def __init__(self, tenants: Tenants) -> None:
         self.limits = Limits.of(tenants)
@@ -50,12 +50,14 @@ class Ledger:
         """What is still held by workloads that are on their way out."""
         self.drawn: Ints = np.zeros_like(self.limits.lendable)
         """What is taken of each cohort's lendable quota."""
+        self.promised: Ints = np.zeros_like(self.limits.lendable)
+        """What of it is kept for those for whom nodes are being emptied."""
 
     def settled(self) -> Ledger:
         """A copy as it will be when all that is on its way out is gone."""
         twin = object.__new__(Ledger)
         twin.floor, twin.limits, twin.leaving = self.floor, self.limits, np.zeros_like(self.leaving)
-        twin.used = self.used - self.leaving
+        twin.used, twin.promised = self.used - self.leaving, self.promised.copy()
         twin.drawn = np.zeros_like(self.drawn)
         np.add.at(twin.drawn, self.limits.cohort, np.maximum(twin.used - self.limits.kept, 0))
         return twin
@@ -81,16 +83,26 @@ class Ledger:
         """How much more may be admitted."""
         limits, used = self.limits, int(self.used[tenant, column])
         cohort = limits.cohort[tenant]
-        lent = max(int(limits.lendable[cohort, column] - self.drawn[cohort, column]), 0)
+        taken = self.drawn[cohort, column] + self.promised[cohort, column]
+        lent = max(int(limits.lendable[cohort, column] - taken), 0)
         own = max(int(limits.kept[tenant, column]) - used, 0)
         return min(int(limits.most[tenant, column]) - used, own + lent)
 
     def rooms(self) -> Ints:
         """The same for all tenants and columns."""
         limits = self.limits
-        lent = np.maximum(limits.lendable - self.drawn, 0)[limits.cohort]
+        lent = np.maximum(limits.lendable - self.drawn - self.promised, 0)[limits.cohort]
         own = np.maximum(limits.kept - self.used, 0)
         return np.asarray(np.minimum(limits.most - self.used, own + lent))
+
+    def attainable(self) -> Ints:
+        """The same if all others of the cohort gave back what they use: what a workload may wait for. What is beyond it, only a quota changes."""
+        limits = self.limits
+        return np.asarray(np.minimum(limits.most, limits.kept + limits.lendable[limits.cohort]) - self.used)
+
+    def promise(self, tenant: int, column: int, milli: int) -> None:
+        """Keeps so much of what the cohort has to lend from all who come later in this cycle."""
+        self.promised[self.limits.cohort[tenant], column] += milli
 
     def excess(self) -> Ints:
         """How much each tenant uses beyond the most that it may, those on their way out not counted."""

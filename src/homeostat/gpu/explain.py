@@ -166,7 +166,8 @@ class Pending:
         code = np.where(room < cycle.total[order], _CODE[Constraint.QUOTA], codes[inverse])
         self._code[order] = code
         for at in (*cycle.holding, *cycle.reserved):
-            if self._code[at] == _CODE[Constraint.NONE]:
+            let_in = at in cycle.emptied and self._code[at] == _CODE[Constraint.QUOTA]  # as soon as these nodes are empty
+            if let_in or self._code[at] == _CODE[Constraint.NONE]:
                 self._code[at] = _CODE[Constraint.CAPACITY]
 
     def _measure(self) -> None:

@@ -1,7 +1,8 @@
 """Admission: whoever waits is placed in order, all replicas or none, on the cheapest GPUs that are free and within the quota.
 
 The first that do not fit have nodes held back for them: the ones that will be free soonest. Others may use those only if they are
-expected to be done by then. For what has waited too long, nodes are emptied: nobody else gets on them.
+expected to be done by then. For what has waited too long, nodes are emptied, also where its cohort has lent too much for it just now: only
+work gets on them that goes on anywhere when it makes way. What comes free there is kept for it of the cohort's quota.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ import numpy as np
 from homeostat.gpu.cycle import Cycle, gpus, span
 from homeostat.gpu.decisions import Constraint
 from homeostat.gpu.experience import mixed
-from homeostat.gpu.fleet import Need
+from homeostat.gpu.fleet import Need, Taken
 from homeostat.gpu.kinds import WHOLE
-from homeostat.gpu.policies.fair_share import OVERDUE, OWN
-from homeostat.gpu.snapshot import NEVER, NONE, Bools, Floats, Health, Ints
+from homeostat.gpu.policies.fair_share import OVERDUE, OWN, age_of
+from homeostat.gpu.snapshot import NEVER, NONE, Bools, Floats, Health, Ints, Mode
 
 _ENOUGH_MISSES = 32
 """After so many in a row that did not fit, the rest is looked through at once."""
@@ -40,7 +41,11 @@ class Admission:
         self.refused: dict[tuple[int, int], float] = {}
         """By shape and model: the earliest end with which nothing was found. What ends later finds nothing either."""
         self.holds = HELD if cycle.policy.backfill else len(cycle.order)
-        self.release: Floats | None = None
+        self.claims: Bools = cycle.band == OVERDUE
+        """For whom nodes are held back also while its cohort has lent others what it needs."""
+        self.makes_way = makes_way(cycle)
+        self.release: dict[bool, Floats] = {}
+        """When each GPU is expected to be free; and when it can be, for what has waited too long."""
         self.kinds: Ints = np.zeros(0, dtype=np.int64)
         """The shapes that are looked at, in order."""
 
@@ -60,7 +65,7 @@ class Admission:
                 continue
             outcome = self._admit(at)
             missed = 0 if outcome is Outcome.ADMITTED else missed + 1
-            if outcome is Outcome.NO_ROOM and self.holds > 0:
+            if self.holds > 0 and (outcome is Outcome.NO_ROOM or (outcome is Outcome.NO_QUOTA and self.claims[at])):
                 self._hold_back(at)
             if missed >= _ENOUGH_MISSES:
                 rest = queue[position:]
@@ -78,25 +83,28 @@ class Admission:
         return np.asarray(fits.any(axis=1))
 
     def _with_quota(self, queue: Ints) -> Ints:
-        """Those for whom some model is within the quota. Behind one that is overdue and waits for quota, its tenant's others wait as well."""
+        """Those for whom some model is within the quota; of what is overdue, also within what the cohort lends others. Behind one that is overdue
+        and waits for its own tenant's quota, its tenant's others wait as well."""
         cycle, tenants = self.cycle, self.cycle.snapshot.tenants
-        has_room = self._rooms(queue).any(axis=1)
         if not len(queue):
             return queue
+        claims, has_room = self.claims[queue], np.asarray(self._rooms(queue).any(axis=1))
+        has_room[claims] |= self._rooms(queue[claims], cycle.ledger.attainable()).any(axis=1)
         tenant = cycle.snapshot.workloads.tenant[queue]
         quota = tenant * tenants.nominal.shape[1] + tenants.column[tenant, cycle.lead[queue]]
         place = np.arange(len(queue))
         barrier = np.full(tenants.nominal.size, len(queue))
-        late = ~has_room & (cycle.band[queue] == OVERDUE)
+        late = ~has_room & claims
         np.minimum.at(barrier, quota[late], place[late])
         return np.asarray(queue[has_room & (place < barrier[quota])])
 
-    def _rooms(self, queue: Ints) -> Bools:
-        """[queue, models]: whether it may have the model, and the quota has room for it."""
+    def _rooms(self, queue: Ints, rooms: Ints | None = None) -> Bools:
+        """[queue, models]: whether it may have the model, and the quota has room for it: now, unless `rooms` says what there is."""
         cycle, tenants = self.cycle, self.cycle.snapshot.tenants
         if not len(queue):
             return np.zeros((0, len(cycle.snapshot.models)), dtype=bool)
-        rooms = np.take_along_axis(cycle.ledger.rooms(), np.maximum(tenants.column, 0), axis=1)
+        rooms = cycle.ledger.rooms() if rooms is None else rooms
+        rooms = np.take_along_axis(rooms, np.maximum(tenants.column, 0), axis=1)
         return np.asarray(
             cycle.allowed[queue] & (rooms[cycle.snapshot.workloads.tenant[queue]] >= cycle.total[queue, None])
         )
@@ -143,26 +151,45 @@ class Admission:
             if not models:
                 continue
             need = need or cycle.need_of(at)
-            taken = cycle.fleet.place(need, models, end)
+            taken = self._place(at, need, models, end)
             if taken is not None:
                 cycle.admit(at, taken, *_words(cycle, at))
-                if self.release is not None:
+                for soonest, release in self.release.items():
                     for _, node, gpu, _ in taken:
-                        self.release[node, gpu] = max(self.release[node, gpu], end)
+                        release[node, gpu] = max(release[node, gpu], cycle.now if soonest and self.makes_way[at] else end)
                 return Outcome.ADMITTED
             self.refused |= {(shape, model): end for model in models}
         return Outcome.NO_ROOM if within_quota else Outcome.NO_QUOTA
 
+    def _place(self, at: int, need: Need, models: list[int], end: float) -> Taken | None:
+        """On nodes that are being emptied for another, only what that one can take off again."""
+        cycle, w, fleet = self.cycle, self.cycle.snapshot.workloads, self.cycle.fleet
+        nodes = [
+            nodes
+            for other, nodes in cycle.emptied.items()
+            if self.makes_way[at]
+            and cycle.ledger.limits.cohort[w.tenant[at]] == cycle.ledger.limits.cohort[w.tenant[other]]
+            and w.priority[at] <= w.priority[other] + age_of(cycle, np.array([other]))[0]
+        ]
+        if not nodes:
+            return fleet.place(need, models, end)
+        held = fleet.held_until.copy()
+        fleet.held_until[np.concatenate(nodes)] = NEVER
+        taken = fleet.place(need, models, end)
+        fleet.held_until[:] = held
+        return taken
+
     def _hold_back(self, at: int) -> None:
         """Holds the nodes back that will be free for it soonest."""
         cycle, need = self.cycle, self.cycle.need_of(at)
-        overdue = cycle.band[at] == OVERDUE
+        overdue = bool(cycle.band[at] == OVERDUE)
+        rooms = cycle.ledger.attainable() if self.claims[at] else cycle.ledger.rooms()
+        tenant, column = int(cycle.snapshot.workloads.tenant[at]), cycle.snapshot.tenants.column
         found = self._kept(at) if overdue else None
         for model in () if found is not None else cycle.models_of(at):
-            tenant = int(cycle.snapshot.workloads.tenant[at])
-            if cycle.ledger.room(tenant, int(cycle.snapshot.tenants.column[tenant, model])) < need.total:
+            if rooms[tenant, column[tenant, model]] < need.total:
                 continue
-            choice = self._soonest(need, model)
+            choice = self._soonest(need, model, overdue)
             if choice is not None and (found is None or choice[0] < found[0]):
                 found = choice
         if found is None:
@@ -175,47 +202,61 @@ class Admission:
         if overdue:
             names = cycle.snapshot.nodes.name
             cycle.next.held[cycle.snapshot.workloads.uid[at]] = [names[node] for node in nodes.tolist()]
+            cycle.emptied[at] = nodes
+            self._promise(at, nodes)
+
+    def _promise(self, at: int, nodes: Ints) -> None:
+        """Where the cohort has less left to lend than is free, nodes that nobody gets on are not enough: what comes free on them is kept for it
+        of the quota as well."""
+        cycle, ledger = self.cycle, self.cycle.ledger
+        tenant = int(cycle.snapshot.workloads.tenant[at])
+        columns = cycle.snapshot.tenants.column[tenant, cycle.fleet.model]
+        column, cohort = int(columns[nodes[0]]), ledger.limits.cohort[tenant]
+        free = np.where(cycle.open, np.maximum(cycle.fleet.free, 0).sum(axis=1), 0)
+        if ledger.limits.lendable[cohort, column] - ledger.drawn[cohort, column] < free[columns == column].sum():
+            ledger.promise(tenant, column, min(int(cycle.total[at]), int(free[nodes].sum())))
 
     def _kept(self, at: int) -> tuple[float, Ints] | None:
-        """The nodes that are being emptied for it since earlier cycles, as long as they can take it."""
+        """The nodes that are being emptied for it since earlier cycles, as long as they can take it and nobody before it has them."""
         cycle = self.cycle
         names = cycle.memory.held.get(cycle.snapshot.workloads.uid[at])
         if not names:
             return None
         index = {name: node for node, name in enumerate(cycle.snapshot.nodes.name)}
         nodes = np.array([index.get(name, NONE) for name in names])
-        if (nodes == NONE).any() or not cycle.open[nodes].all():
+        if (nodes == NONE).any() or not cycle.open[nodes].all() or (cycle.fleet.held_until[nodes] != NEVER).any():
             return None
-        times = self._release_times()[nodes]
+        times = self._release_times(True)[nodes]
         return float(np.where(np.isfinite(times), times, cycle.now).max()), nodes
 
-    def _release_times(self) -> Floats:
-        """When each GPU is expected to be free."""
-        if self.release is None:
+    def _release_times(self, overdue: bool) -> Floats:
+        """When each GPU is expected to be free. For what has waited too long: when all is gone that does not make way for it."""
+        if overdue not in self.release:
             cycle, places = self.cycle, self.cycle.snapshot.places
+            ends = np.where(self.makes_way, cycle.now, self.ends) if overdue else self.ends
             healthy = cycle.snapshot.nodes.health == Health.HEALTHY
-            self.release = np.where(healthy, cycle.now, NEVER)
+            release = self.release[overdue] = np.where(healthy, cycle.now, NEVER)
             rows = cycle.held[places.workload]
-            np.maximum.at(self.release, (places.node[rows], places.gpu[rows]), self.ends[places.workload[rows]])
+            np.maximum.at(release, (places.node[rows], places.gpu[rows]), ends[places.workload[rows]])
             for at, taken in cycle.spots.items():
                 for _, node, gpu, _ in taken:
-                    self.release[node, gpu] = max(self.release[node, gpu], self.ends[at])
-        return self.release
+                    release[node, gpu] = max(release[node, gpu], ends[at])
+        return self.release[overdue]
 
-    def _soonest(self, need: Need, model: int) -> tuple[float, Ints] | None:
+    def _soonest(self, need: Need, model: int, overdue: bool) -> tuple[float, Ints] | None:
         """When, and on which nodes, all replicas will fit at once."""
         cycle, fleet = self.cycle, self.cycle.fleet
         if need.nodes:
             nodes = np.unique(need.nodes)
             return (
-                (float(self._release_times()[nodes].min(axis=1).max()), nodes)
+                (float(self._release_times(overdue)[nodes].min(axis=1).max()), nodes)
                 if fleet.model[nodes[0]] == model
                 else None
             )
         nodes = np.flatnonzero((fleet.model == model) & cycle.open & (fleet.held_until == NEVER))
         nodes = nodes[fleet.allows(need, nodes)]
         per_replica = max(need.milli // WHOLE, 1)
-        times = np.sort(self._release_times()[nodes], axis=1)[:, per_replica - 1 :: per_replica]
+        times = np.sort(self._release_times(overdue)[nodes], axis=1)[:, per_replica - 1 :: per_replica]
         if times.size < need.replicas:
             return None
         return _earliest(times, nodes, fleet.group_of(need, nodes), need.replicas)
@@ -241,11 +282,19 @@ def _earliest(times: Floats, nodes: Ints, group: Ints | None, replicas: int) -> 
 
 
 def shapes(cycle: Cycle, queue: Ints) -> Ints:
-    """A number for each, equal for those that ask the same of the fleet. What must go back to where its state lies is like no other."""
+    """A number for each, equal for those that ask the same of the fleet. What must go back to where its state lies is like no other; and while
+    something has waited too long, what makes way for it may go where others may not."""
     w = cycle.snapshot.workloads
     found = mixed(w.replicas, w.milli, w.models, w.gpu_memory, w.cpu, w.memory, w.topology, cycle.spot)
+    if (cycle.band[queue] == OVERDUE).any():
+        found ^= makes_way(cycle)
     found[cycle.keeps_state] = np.flatnonzero(cycle.keeps_state)
     return found
+
+
+def makes_way(cycle: Cycle) -> Bools:
+    """What loses nothing by being taken off, for it goes on anywhere."""
+    return np.asarray(cycle.snapshot.workloads.preemption == Mode.CHECKPOINT)
 
 
 def _words(cycle: Cycle, at: int) -> tuple[str, Constraint]:

@@ -2,7 +2,8 @@
 
 First what has waited too long or lost its node, then what is within its tenant's own quota, then what must be borrowed, and last what
 was taken back as idle. Under time sharing a part of all quotas may be lent to short work: then only the rest comes before what is borrowed.
-Within each the tenant comes first that has least for its weight, as if all before had been admitted. Within a tenant priority decides, with
+What has waited too long comes in the order in which it has waited: none of it is overtaken, or a large gang would wait for ever. Within each of
+the others the tenant comes first that has least for its weight, as if all before had been admitted. Within a tenant priority decides, with
 points for waiting and, under time sharing, against work that is expected to be long. Between tenants the length of work counts in as far as
 more is asked for than there is: while little waits, shares alone decide.
 """
@@ -79,6 +80,8 @@ def put_in_order(cycle: Cycle) -> None:
         part = total / np.maximum(cycle.capacity[lead], 1) / cycle.snapshot.tenants.weight[tenant]
         handicap = handicap_of(cycle, queue) * cycle.crowding[lead]
         stand = cycle.share[tenant] + grouped_sum(part, tenant) - part + handicap
+        longest = np.where(cycle.displaced[queue], -np.inf, -cycle.waited[queue])
+        stand = np.where(band == OVERDUE, longest, stand)
         final = np.lexsort((np.arange(len(queue)), stand, band))
     else:
         final = np.lexsort((queue, -points, band))
@@ -135,14 +138,20 @@ def _why_none(cycle: Cycle, at: int) -> Constraint:
 
 def points_of(cycle: Cycle, queue: Ints) -> Floats:
     """Priority, raised by waiting and, under time sharing, lowered by the GPU time that is expected."""
-    w, ageing, sharing = cycle.snapshot.workloads, cycle.policy.ageing, cycle.policy.time_sharing
-    points = w.priority[queue].astype(np.float64)
-    if ageing.enabled:
-        points += np.minimum(cycle.waited[queue] / HOUR * ageing.per_hour, ageing.most)
+    sharing = cycle.policy.time_sharing
+    points = cycle.snapshot.workloads.priority[queue] + age_of(cycle, queue)
     if sharing.enabled:
         cost = cycle.total[queue] / WHOLE * cycle.remaining[queue] / max(sharing.expected.total_seconds(), 1.0)
         points -= sharing.per_doubling * np.log2(np.maximum(cost, 1e-9))
     return points
+
+
+def age_of(cycle: Cycle, which: Ints) -> Floats:
+    """The points of priority that each has earned by waiting."""
+    ageing = cycle.policy.ageing
+    if not ageing.enabled:
+        return np.zeros(len(which))
+    return np.asarray(np.minimum(cycle.waited[which] / HOUR * ageing.per_hour, ageing.most))
 
 
 def handicap_of(cycle: Cycle, which: Ints) -> Floats:

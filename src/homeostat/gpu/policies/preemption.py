@@ -4,10 +4,13 @@
   (`timeSharing.lends`), this right and the immunity from the next ones hold for the rest of it;
 - priority: a higher one goes before a lower one of the same tenant, or of any tenant where shares are not kept;
 - fair share: of two tenants that both borrow, the one with less takes from the one with more, never so far that they change sides;
-- waiting: what has waited too long takes the place of what has had its time and loses nothing by being suspended, of its own tenant or of
-  tenants that borrow;
+- waiting: what has waited too long takes the place of what has had its time and keeps its state, of its own tenant or of tenants that borrow,
+  and of what goes on anywhere on the nodes that are being emptied for it. What it has earned by waiting counts as priority;
 - time sharing: work that is expected to be short takes the place of long work that loses nothing by being suspended, of its own tenant or of
   tenants that borrow. In comparing shares, work counts for less the shorter it is expected to be, in as far as more is asked for than there is.
+
+Work that is done twice is time that nobody has: for a share only what keeps its state makes way, and for a quota or a priority what begins anew
+(`Restart`) only where there is nothing else of the same priority.
 
 No loop can come of it: a workload never preempts one that it was preempted by, so that each preemption leaves it fewer to choose from; and there
 is a budget for the fleet and for each workload. What is cleared is reserved for the one for whom it was done.
@@ -24,7 +27,7 @@ from homeostat.gpu.decisions import Constraint, Reservation, Verb
 from homeostat.gpu.entitlement import Ledger
 from homeostat.gpu.fleet import Fleet, Need, Taken
 from homeostat.gpu.policies.admission import shapes
-from homeostat.gpu.policies.fair_share import OVERDUE, handicap_of
+from homeostat.gpu.policies.fair_share import OVERDUE, age_of, handicap_of
 from homeostat.gpu.snapshot import NONE, Bools, Floats, Ints, Mode, Phase
 
 CLAIMANTS = 32
@@ -32,6 +35,8 @@ CLAIMANTS = 32
 RESERVED_FOR = 600.0
 """Seconds after which cleared GPUs that were not taken are given to whoever comes."""
 _LONGEST_LIST = 256
+_LOSS = {Mode.CHECKPOINT: 0, Mode.SUSPEND: 1, Mode.RESTART: 2, Mode.NEVER: 3}
+"""What is taken off first of the same priority. What is suspended loses its state where others have its GPUs for too long."""
 
 
 def honour(cycle: Cycle) -> None:
@@ -40,6 +45,7 @@ def honour(cycle: Cycle) -> None:
     if not cycle.memory.reservations:
         return
     by_name = {name: node for node, name in enumerate(nodes.name)}
+    waiting: list[tuple[int, Taken, float]] = []
     for uid, kept in sorted(cycle.memory.reservations.items(), key=lambda item: (item[1].until, item[0])):
         at = cycle.index.get(uid, NONE)
         known = all(place.node in by_name and cycle.open[by_name[place.node]] for place in kept.places)
@@ -55,7 +61,9 @@ def honour(cycle: Cycle) -> None:
             cycle.fleet.take(taken, cycle.need_of(at))
             cycle.admit(at, taken, "the GPUs that were cleared for it are free", Constraint.NONE)
         else:
-            reserve(cycle, at, taken, kept.until)
+            waiting.append((at, taken, kept.until))
+    for at, taken, until in waiting:  # last of all: what is still to be cleared for one keeps nobody from what is clear
+        reserve(cycle, at, taken, until)
 
 
 def reserve(cycle: Cycle, at: int, taken: Taken, until: float) -> None:
@@ -113,6 +121,7 @@ class Preemption:
         """By tenant, shape and priority: for whom no room was found."""
         self.shape: Ints = np.zeros(0, dtype=np.int64)
         self.handicap = handicap_of(cycle, np.arange(len(w)))
+        self.loss: Ints = np.array([_LOSS[mode] for mode in Mode])[w.preemption]
 
     def run(self) -> None:
         """Seeks room for the first that wait and, under time sharing, for the shortest; of those that are alike, for one."""
@@ -183,9 +192,8 @@ class Preemption:
             able = able[~np.isin(able, cycle.find(spared))]
         given = self._rights(at, able, column)
         by_quota, by_priority, by_waiting, _, by_time = given
-        order = np.lexsort(
-            (-able, -w.started[able], -np.where(by_time, self.cost[able], 0), w.priority[able], ~by_quota)
-        )
+        longest = -np.where(by_time, self.cost[able], 0)
+        order = np.lexsort((-able, -w.started[able], longest, self.loss[able], w.priority[able], ~by_quota))
         victims, rights = [], {}
         lost: dict[int, int] = {}
         for i in order[np.logical_or.reduce(given)[order]].tolist():
@@ -214,14 +222,29 @@ class Preemption:
         by_quota = kin if own else nothing
         lower = w.priority[able] < w.priority[at]
         by_priority = lower & (same | (not cycle.policy.fair_share.enabled))
-        by_share = kin if cycle.policy.fair_share.enabled and not own else nothing
+        keeps = w.preemption[able] <= Mode.CHECKPOINT
+        by_share = kin & keeps if cycle.policy.fair_share.enabled and not own else nothing
         had_time = cycle.now - w.started[able] >= sharing.slice.total_seconds()
-        yields = (
-            had_time & (w.preemption[able] <= Mode.CHECKPOINT) & (w.priority[able] <= w.priority[at]) & (same | kin)
-        )
-        by_waiting = yields if cycle.band[at] == OVERDUE else nothing
-        by_time = yields & (self.cost[able] >= sharing.ratio * self.cost[at]) if sharing.enabled else nothing
+        yields = had_time & keeps
+        by_waiting = nothing
+        if cycle.band[at] == OVERDUE:
+            earned = w.priority[at] + age_of(cycle, np.array([at]))[0]
+            by_waiting = yields & (w.priority[able] <= earned) & (same | kin | self._on_emptied(at, able))
+        by_time = nothing
+        if sharing.enabled:
+            longer = self.cost[able] >= sharing.ratio * self.cost[at]
+            by_time = yields & (w.priority[able] <= w.priority[at]) & (same | kin) & longer
         return by_quota, by_priority, by_waiting, by_share, by_time
+
+    def _on_emptied(self, at: int, able: Ints) -> Bools:
+        """What goes on anywhere, and is on a node that is being emptied for this one, of its cohort."""
+        cycle, w, places = self.cycle, self.cycle.snapshot.workloads, self.cycle.snapshot.places
+        nodes = cycle.emptied.get(at)
+        if nodes is None:
+            return np.zeros(len(able), dtype=bool)
+        cohort = self.ledger.limits.cohort
+        there = np.isin(able, places.workload[np.isin(places.node, nodes)])
+        return np.asarray(there & (self.loss[able] == 0) & (cohort[w.tenant[able]] == cohort[w.tenant[at]]))
 
     def _stays_ahead(self, at: int, victim: int, column: int, lost: int, by_quota: bool) -> bool:
         """Whether the other tenant can lose the victim as well: for the quota as long as it borrows, else while it keeps at least as large a
@@ -270,6 +293,8 @@ class Preemption:
         """The fleet and the ledger with these gone and it placed, if that works. The ledger leaves its own use out."""
         cycle, w = self.cycle, self.cycle.snapshot.workloads
         ledger = self.ledger.settled()
+        if at in cycle.emptied:
+            ledger.promised[:] = 0  # to it
         for victim in victims:
             ledger.take(int(w.tenant[victim]), int(cycle.column[victim]), -int(cycle.total[victim]))
         if ledger.room(int(w.tenant[at]), column) < need.total:

@@ -46,6 +46,7 @@ def priority_backfill(snapshot: Snapshot, policy: GpuPolicySpec, memory: Memory)
     _queue(cycle, waiting[np.lexsort((waiting, -snapshot.workloads.priority[waiting]))])
     walk = admission.Admission(cycle)
     walk.holds = 1
+    walk.claims[:] = True  # nodes are held back for the first, whatever it waits for
     walk.walk()
     return _plan(cycle)
 
