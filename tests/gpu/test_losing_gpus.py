@@ -180,3 +180,14 @@ def test_a_lease_that_somebody_deleted_does_not_make_a_node_lost() -> None:
     assert reader.snapshot(NOW).nodes.heard.tolist() == [NOW - 3]
     reader.remove(beat)
     assert reader.snapshot(NOW).nodes.heard.tolist() == [NOW - 3]
+
+
+def test_who_lost_its_node_is_said_to_wait_until_that_is_written_though_it_may_not_start_again() -> None:
+    """Else one that was deleted meanwhile would run for ever on a node that is no more."""
+    stopped = workload("w", on=[("n0", [0])], suspended=True)
+    objects = [tenant("a", 64), *fleet_of(3, {0}), stopped]
+    first = plan_of(*objects)
+    assert named(first.of(Verb.REQUEUE)) == ["w"]
+    assert named(plan_of(*objects, memory=first.memory, after=5.0).of(Verb.REQUEUE)) == ["w"]
+    waits = [*objects[:-1], workload("w", phase="Suspended", suspended=True)]
+    assert plan_of(*waits, memory=first.memory, after=5.0).of(Verb.REQUEUE) == []

@@ -78,7 +78,7 @@ def it_does_not_wait_for_who_has_to_leave(patch: pytest.MonkeyPatch) -> None:
 
 def it_takes_back_what_living_machines_reported(patch: pytest.MonkeyPatch) -> None:
     unheard = standing._unheard
-    patch.setattr(standing, "_unheard", lambda status, places, lost: unheard(status, places, lambda node: True))
+    patch.setattr(standing, "_unheard", lambda status, places, lost, **more: unheard(status, places, lambda node: True, **more))
 
 
 def it_forgets_how_processes_ended_while_no_agent_was_there(patch: pytest.MonkeyPatch) -> None:

@@ -28,6 +28,8 @@ from tests.gpu.agent.world import (
 
 from homeostat.client import Client
 from homeostat.gpu.agent import journal
+from homeostat.gpu.agent.keeper import Keeper
+from homeostat.gpu.agent.simulated import Simulated
 from homeostat.gpu.agent.wanted import Off
 from homeostat.gpu.kinds import ReplicaState
 from homeostat.providers.process import kernel
@@ -75,6 +77,25 @@ async def test_an_end_that_no_agent_saw_is_told_by_the_next(world: World) -> Non
     async with world.agent():
         report = await world.reported("job", "Failed")
         assert "signal 9" in report["reason"] or "nobody saw" in report["reason"]
+
+
+async def test_who_ended_while_its_agent_was_dead_is_not_said_to_run_before_it_is_known_how(world: World) -> None:
+    go = world.folder / "go"
+    code = f"import pathlib, time\nwhile not pathlib.Path({str(go)!r}).exists(): time.sleep(0.01)"
+    async with program(world) as agent:
+        uid = await world.submit("job", python(code))
+        pid = (await world.reported("job", "Running"))["pid"]
+        agent.kill()
+    next_one = Keeper(world.client, "n1", Simulated.parse("1xH100"), world.state("n1"))
+    await next_one.load()
+    assert [report.state for one in next_one._hosted[uid].values() if (report := one.report())] == [ReplicaState.RUNNING]
+    await next_one.close()
+    go.touch()
+    await eventually(lambda: not alive(pid))
+    next_one = Keeper(world.client, "n1", Simulated.parse("1xH100"), world.state("n1"))
+    await next_one.load()
+    assert [one.report() for one in next_one._hosted[uid].values()] == [None]
+    await next_one.close()
 
 
 async def test_who_ends_well_while_its_agent_is_dead_has_not_failed(world: World) -> None:

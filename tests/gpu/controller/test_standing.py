@@ -112,3 +112,14 @@ def test_to_suspend_counts_it_and_says_why() -> None:
     wish = Wish(state_of(obj["status"]), state_of({"phase": "Suspended"}), said, NOW)
     patch = carried_out(obj, wish, NOW, nowhere)
     assert (patch["phase"], patch["suspensions"], patch["reason"]) == ("Suspending", 2, "over quota")
+
+
+@pytest.mark.parametrize(("state", "stays"), [("Running", False), ("Unknown", False), ("Suspended", True), ("Failed", True)])
+def test_who_lost_its_node_and_comes_back_there_runs_when_its_agent_says_so_again(state: str, stays: bool) -> None:
+    said = Decision(verb=Verb.RESUME, kind="Workload", subject="g", name="g", reason="", constraint=Constraint.FAILURE)
+    obj = gang("Suspended", report(0, state), report(1, state), assignment=[])
+    wish = Wish(state_of(obj["status"]), state_of({"phase": "Running", "assignment": PLACES}), said, NOW)
+    patch = carried_out(obj, wish, NOW, nowhere)
+    assert patch["phase"] == "Starting"
+    assert ("reports" not in patch) is stays
+    assert settled({**obj, "status": {**obj["status"], **patch}}, NOW, nowhere) is None or stays

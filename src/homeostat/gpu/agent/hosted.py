@@ -101,8 +101,8 @@ class Hosted:
         try:
             self.note = journal.load(self._path)
             self._slot.load(found)
-            begun = self._slot.replica is not None or self.note is None or self.note.state is not ReplicaState.RUNNING
-            self._shown = self.note if begun else None  # it was written down, and then never started
+            lives = self._slot.running or self.note is None or self.note.state is not ReplicaState.RUNNING
+            self._shown = self.note if lives else None  # it never started, or ended while nobody looked: how, is told when it is known
         except (OSError, ValueError) as error:
             self.trouble = str(error)
             log.error("replica %d of %s is left alone: %s", self.replica, self.uid, error)

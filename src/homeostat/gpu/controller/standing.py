@@ -92,7 +92,8 @@ def carried_out(obj: Object, wish: Wish, now: float, lost: Lost, price: Price = 
         patch |= _used(obj, now, price) | {"startedAt": None, "waitingSince": format_micro_time(now)}
     if target.phase is Stage.RUNNING:
         places = encode(target).get("assignment", [])
-        patch |= dict.fromkeys(_SAID_OF_WAITING) | (_unheard(status, places, lost) or {})
+        begun = wish.basis.phase is not Stage.RUNNING
+        patch |= dict.fromkeys(_SAID_OF_WAITING) | (_unheard(status, places, lost, begun=begun) or {})
         return {**patch, "phase": "Starting", "assignment": places, "startedAt": format_micro_time(now), "waitingSince": None}
     if target.phase is Stage.FAILED:
         return {**patch, "phase": "Failed"}
@@ -146,11 +147,15 @@ def settled(obj: Object, now: float, lost: Lost, price: Price = free) -> Object 
     return None
 
 
-def _unheard(status: Status, places: Iterable[Mapping[str, Any]], lost: Lost) -> Object | None:
-    """The reports without those of lost nodes that it is not placed on: agents elsewhere wait for what is said to run there. None: all stay."""
+def _unheard(status: Status, places: Iterable[Mapping[str, Any]], lost: Lost, *, begun: bool = False) -> Object | None:
+    """The reports without those of lost nodes that it is not placed on: agents elsewhere wait for what is said to run there. None: all stay.
+
+    Where it is `begun`, or comes back, also without those by which it runs there already: they are from before its node was lost, and the agent
+    tells anew whether that is still so.
+    """
     here = {place["node"] for place in places}
     reports = status.get("reports") or ()
-    heard = [one for one in reports if one["node"] in here or not lost(one["node"])]
+    heard = [one for one in reports if (not begun or one.get("state") not in _HOLDS if one["node"] in here else not lost(one["node"]))]
     return {"reports": heard} if len(heard) < len(reports) else None
 
 

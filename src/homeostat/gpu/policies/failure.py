@@ -10,7 +10,7 @@ import numpy as np
 
 from homeostat.gpu.cycle import Cycle, span
 from homeostat.gpu.decisions import Constraint, Verb
-from homeostat.gpu.snapshot import NONE, Health
+from homeostat.gpu.snapshot import NONE, Health, Phase
 
 
 def observer_is_suspect(cycle: Cycle) -> bool:
@@ -91,11 +91,11 @@ def _remember_flaps(cycle: Cycle) -> None:
 
 
 def requeue(cycle: Cycle) -> None:
-    """Says of those that were displaced and found no place that they wait again, first in line."""
+    """Says of those that were displaced and found no place that they wait again, first in line: until that is written, whatever was said before."""
     w, nodes = cycle.snapshot.workloads, cycle.snapshot.nodes
     for at in np.flatnonzero(cycle.displaced & cycle.waits).tolist():
         cycle.next.displaced[w.uid[at]] = cycle.memory.displaced.get(w.uid[at], cycle.now)
-        if w.uid[at] in cycle.memory.displaced:
+        if w.phase[at] not in (Phase.STARTING, Phase.RUNNING):
             continue
         where = sorted({nodes.name[node] for _, node, _, _ in cycle.taken_of(at)})
         reason = f"{', '.join(where)} failed under it: it goes on elsewhere as soon as there is room, before others"
