@@ -234,7 +234,8 @@ class GpuWitness:
 
     def _count_leaving(self, uid: str, name: str) -> None:
         self.suspensions += 1
-        self._leaving = {one for one in self._leaving if any(p.on_gpu for _, p in self._processes(one))} | {uid}
+        still = {one for one in self._leaving if any(p.on_gpu and not self.silent(m.name) for m, p in self._processes(one))}
+        self._leaving = still | {uid}  # what is on a lost node is not waited for
         runs = sum(_status(one).get("phase") in HOLDING for one in self.objects[WORKLOADS].values())
         cap = self.limits.cap or max(1, runs // 10)
         if self.limits.waves and len(self._leaving) > cap:
