@@ -74,6 +74,26 @@ async def test_a_gang_of_higher_priority_gets_room_though_the_guards_let_one_go_
         assert not world.fleet.halts
 
 
+async def test_what_is_to_make_way_still_is_after_a_decision_while_its_status_was_being_written(world: World) -> None:
+    policies, governor = world.client.kind("homeostat.dev/v1alpha1", "GuardPolicy"), world.provider.governor
+    async with world.node("n1", 1):
+        await world.quota(1)
+        uid = await world.declare("job")
+        await world.phase("job", "Running")
+        freeze = {"reason": "under investigation", "author": "test"}
+        spec = {"fleet": {"kinds": ["workloads.gpu.homeostat.dev"]}, "mode": "Enforce", "freezes": [freeze]}
+        await policies.create({"metadata": {"name": "still"}, "spec": spec})
+        await world.declare("urgent", priority=1000)
+        async with asyncio.timeout(30):
+            while uid not in governor.wishes:
+                await asyncio.sleep(0.02)
+        with governor.writing(governor._refs[uid]):
+            await governor._cycle()
+            assert uid in governor.wishes
+        await policies.delete("still")
+        await world.phase("urgent", "Running")
+
+
 async def test_what_a_person_wants_suspended_is_and_comes_back(world: World) -> None:
     async with world.node("n1", 1):
         await world.quota(1)

@@ -399,7 +399,8 @@ class Governor:
                 self.wishes[ref.uid] = Wish(basis, target, decision, now)
                 if basis.phase is not target.phase and target.phase is Stage.RUNNING:
                     new.append(ref)
-        self.wishes |= {uid: before[uid] for uid in self._firm if uid in before}
+        written = self._promised - self.wishes.keys()  # of these nobody knows yet whether it is still to be done
+        self.wishes |= {uid: before[uid] for uid in (*self._firm, *written) if uid in before}
         self._starts.update(self._firm, (ref.uid for ref in new))
         for ref in new:
             if (obj := self.known.object(ref)) is not None:
