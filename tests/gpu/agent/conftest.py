@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from tests.gpu.agent.world import World, install_kinds
+from tests.gpu.agent.world import Plane, World, install_kinds
 
 from homeostat.testing import TestPlane
 
@@ -19,3 +19,12 @@ async def world(homeostat: TestPlane, tmp_path: Path) -> AsyncIterator[World]:
             yield world
         finally:
             world.clean()
+
+
+@pytest.fixture
+def plane(tmp_path: Path) -> Iterator[Plane]:
+    """One that may die, and come back."""
+    plane = Plane(tmp_path / "data")
+    plane.start()
+    yield plane
+    plane.kill()

@@ -7,12 +7,22 @@ import contextlib
 import shutil
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.gpu.agent.test_survival import Plane
-from tests.gpu.agent.world import COUNTER, SECONDS, World, alive, eventually, install_kinds, number, place, python
+from tests.gpu.agent.world import (
+    COUNTER,
+    SECONDS,
+    Plane,
+    World,
+    alive,
+    eventually,
+    install_kinds,
+    number,
+    place,
+    python,
+)
 
 from homeostat.gpu.agent.origin import FILE, OtherServer
 from homeostat.testing import control_plane
@@ -111,14 +121,6 @@ async def test_a_lease_that_somebody_deleted_is_made_again_and_changes_nothing(w
 
 
 # A server that was begun anew, or restored
-
-
-@pytest.fixture
-def plane(tmp_path: Path) -> Iterator[Plane]:
-    plane = Plane(tmp_path / "data")
-    plane.start()
-    yield plane
-    plane.kill()
 
 
 @contextlib.asynccontextmanager

@@ -7,14 +7,13 @@ import contextlib
 import os
 import random
 import signal
-import subprocess
-import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from tests.gpu.agent.world import (
     COUNTER,
+    Plane,
     Program,
     World,
     alive,
@@ -26,7 +25,6 @@ from tests.gpu.agent.world import (
     stands,
 )
 
-from homeostat.client import Client
 from homeostat.gpu.agent import journal
 from homeostat.gpu.agent.keeper import Keeper
 from homeostat.gpu.agent.simulated import Simulated
@@ -208,52 +206,6 @@ async def test_a_second_agent_of_the_same_name_stands_by(world: World, tmp_path:
             assert not list((tmp_path / "elsewhere" / "workloads").glob("*/*.json"))
         finally:
             second.kill()
-
-
-class Plane:
-    """A control plane as people start it, on a port that stays."""
-
-    def __init__(self, data: Path) -> None:
-        self.data, self.port = data, 0
-        self.process: subprocess.Popen[str] | None = None
-
-    def start(self) -> None:
-        command = [
-            sys.executable,
-            "-m",
-            "homeostat",
-            "up",
-            "--data",
-            str(self.data),
-            "--listen",
-            f"127.0.0.1:{self.port}",
-        ]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        self.port = int(line.strip().rpartition(":")[2])
-
-    def kill(self) -> None:
-        assert self.process is not None
-        self.process.kill()
-        self.process.wait()
-        assert self.process.stdout is not None
-        self.process.stdout.close()
-
-    @property
-    def kubeconfig(self) -> Path:
-        return self.data / "admin.kubeconfig"
-
-    def client(self) -> Client:
-        return Client.from_kubeconfig(self.kubeconfig)
-
-
-@pytest.fixture
-def plane(tmp_path: Path) -> Iterator[Plane]:
-    plane = Plane(tmp_path / "data")
-    plane.start()
-    yield plane
-    plane.kill()
 
 
 async def test_the_control_plane_may_die_and_come_back(plane: Plane, tmp_path: Path) -> None:

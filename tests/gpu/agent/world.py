@@ -208,3 +208,41 @@ async def install_kinds(client: Client) -> None:
 def _established(obj: Object) -> bool:
     conditions = obj.get("status", {}).get("conditions", ())
     return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
+
+
+class Plane:
+    """A control plane as people start it, on a port that stays."""
+
+    def __init__(self, data: Path) -> None:
+        self.data, self.port = data, 0
+        self.process: subprocess.Popen[str] | None = None
+
+    def start(self) -> None:
+        command = [
+            sys.executable,
+            "-m",
+            "homeostat",
+            "up",
+            "--data",
+            str(self.data),
+            "--listen",
+            f"127.0.0.1:{self.port}",
+        ]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        self.port = int(line.strip().rpartition(":")[2])
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.data / "admin.kubeconfig"
+
+    def client(self) -> Client:
+        return Client.from_kubeconfig(self.kubeconfig)
