@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from typing import Any
 
 import orjson
@@ -11,10 +12,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.schema.generated import json_values
 
-from homeostat.model.encoding import MAX_DEPTH, Malformed, decode_json, decode_yaml, load_all_yaml
+from homeostat.model.encoding import MAX_DEPTH, Malformed, decode_json, decode_yaml, kept, load_all_yaml
 
 
 class TestJson:
+    def test_what_is_kept_takes_no_more_memory_than_its_bytes(self) -> None:
+        value = {"metadata": {"name": "web"}}
+        tracemalloc.start()
+        try:
+            before, _ = tracemalloc.get_traced_memory()
+            held = [kept(value) for _ in range(100)]
+            after, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert set(held) == {orjson.dumps(value)}
+        assert (after - before) / len(held) < len(held[0]) + 100
+
     @pytest.mark.parametrize("indent", [None, 2])
     def test_a_body_without_doubles_has_none_however_it_is_written(self, indent: int | None) -> None:
         value = {"a": "é <&>\n", "b": [1.0, {"c d": None}], "e": {"f": 10**15}}

@@ -13,6 +13,7 @@ import orjson
 
 from homeostat.api.resource import Object, Resource, Version
 from homeostat.api.schema import default, prune
+from homeostat.model.encoding import kept
 from homeostat.store import Entry
 
 _OPEN = b'{"metadata":{'
@@ -26,7 +27,7 @@ def encode(obj: Object) -> bytes:
     for key, value in obj.items():
         if key not in ("apiVersion", "kind", "metadata"):
             stored[key] = value
-    return orjson.dumps(stored)
+    return kept(stored)
 
 
 class Codec:
@@ -94,7 +95,7 @@ class Codec:
         stored = orjson.loads(value)
         prune(self._stored, stored)
         default(self._stored, stored)
-        return orjson.dumps(stored)
+        return kept(stored)
 
     def load_entry(self, entry: Entry) -> Object:
         """`load`, for what the store gave."""

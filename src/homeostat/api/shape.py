@@ -11,6 +11,7 @@ from homeostat.api.accept import JSON_TYPES, choices
 from homeostat.api.codec import Codec
 from homeostat.api.resource import Object, Resource
 from homeostat.api.table import META_V1, META_V1BETA1, Printer, include_object, partial_metadata
+from homeostat.model.encoding import kept
 from homeostat.model.errors import not_acceptable
 from homeostat.model.protocol import JSON, YAML, YAML_TYPES
 from homeostat.store import Entry
@@ -79,7 +80,7 @@ class PartialShape(Shape):
         self._api_version = api_version
 
     def single(self, entry: Entry) -> bytes:
-        return orjson.dumps(partial_metadata(self.codec.load_entry(entry), self._api_version))
+        return kept(partial_metadata(self.codec.load_entry(entry), self._api_version))
 
     def items(self, entries: Sequence[Entry]) -> list[bytes]:
         return [self.single(e) for e in entries]
@@ -125,7 +126,7 @@ class TableShape(Shape):
 
     def items(self, entries: Sequence[Entry]) -> list[bytes]:
         now = self._now()
-        return [orjson.dumps(self._row(e, now)) for e in entries]
+        return [kept(self._row(e, now)) for e in entries]
 
     def open_list(self, revision: int, token: str = "", remaining: int = 0) -> bytes:
         return b'{"kind":"Table","apiVersion":"%b","metadata":%b,"columnDefinitions":%b,"rows":[' % (

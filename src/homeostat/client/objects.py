@@ -8,6 +8,8 @@ from typing import Any, Generic, NamedTuple, TypeVar, cast
 import msgspec
 import orjson
 
+from homeostat.model.encoding import kept
+
 T = TypeVar("T")
 
 
@@ -191,7 +193,7 @@ class Form(Generic[T]):
         """The same for what is decoded already."""
         if self.plain:
             return cast(T, _named(obj, api_version, kind))
-        return cast(T, self._pack(orjson.dumps(obj), api_version, kind)) if self._packed else msgspec.convert(obj, self._form)
+        return cast(T, self._pack(kept(obj), api_version, kind)) if self._packed else msgspec.convert(obj, self._form)
 
     def to_dict(self, obj: T | dict[str, Any], api_version: str, kind: str) -> dict[str, Any]:
         """An object as a dict of its own, with apiVersion and kind filled in."""
