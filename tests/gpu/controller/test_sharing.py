@@ -7,9 +7,11 @@ import contextlib
 import json
 import time
 
+import pytest
 from tests.gpu.agent.world import alive, python
 from tests.gpu.controller.world import LEASE_SECONDS, Object, World
 
+from homeostat.gpu.decisions import Memory
 from homeostat.model.errors import ApiError
 
 
@@ -74,7 +76,10 @@ async def test_a_gang_of_higher_priority_gets_room_though_the_guards_let_one_go_
         assert not world.fleet.halts
 
 
-async def test_what_is_to_make_way_still_is_after_a_decision_while_its_status_was_being_written(world: World) -> None:
+@pytest.mark.parametrize("done", ["before it is adopted", "after it"])
+async def test_what_is_to_make_way_still_is_after_a_decision_while_its_status_was_being_written(
+    world: World, monkeypatch: pytest.MonkeyPatch, done: str
+) -> None:
     policies, governor = world.client.kind("homeostat.dev/v1alpha1", "GuardPolicy"), world.provider.governor
     async with world.node("n1", 1):
         await world.quota(1)
@@ -87,7 +92,16 @@ async def test_what_is_to_make_way_still_is_after_a_decision_while_its_status_wa
         async with asyncio.timeout(30):
             while uid not in governor.wishes:
                 await asyncio.sleep(0.02)
-        with governor.writing(governor._refs[uid]):
+        with contextlib.ExitStack() as write:
+            write.enter_context(governor.writing(governor._refs[uid]))
+            if done == "before it is adopted":
+                decided = governor._notes.write
+
+                async def note(memory: Memory) -> None:
+                    write.close()
+                    await decided(memory)
+
+                monkeypatch.setattr(governor._notes, "write", note)
             await governor._cycle()
             assert uid in governor.wishes
         await policies.delete("still")

@@ -89,6 +89,7 @@ class Governor:
         self._uids: dict[Key, str] = {}
         self._refs: dict[str, Ref] = {}
         self._said: dict[str, tuple[Packed, tuple[Any, ...]]] = {}  # by uid: what agents reported last
+        self._unread: set[str] = set()  # uids of those that cannot be read
         self._placed: set[str] = set()  # by uid: of whom agents may have something to tell
         self._ended: set[str] = set()  # by uid: of those, who has ended
         self._promised: set[str] = set()  # by uid: what is being written
@@ -206,7 +207,7 @@ class Governor:
     def is_still(self, workload: Packed) -> bool:
         """Whether there is nothing to be done, settled or said about it: it has only just come, it waits, or it has ended."""
         uid = workload.uid
-        if workload.deleting or uid in self.wishes or self._speaker.has_words(uid):
+        if workload.deleting or uid in self.wishes or uid in self._unread or self._speaker.has_words(uid):
             return False
         return self._first.is_set() and (uid not in self._placed or uid in self._ended)
 
@@ -232,6 +233,9 @@ class Governor:
                 self._take(kind, key)
             except (ArithmeticError, LookupError, TypeError, ValueError) as error:  # one that no schema would let in holds up no other
                 log.warning("%s %s cannot be read and is left out: %s", kind, key, error)
+                if kind == WORKLOAD.kind and (ref := self._refs.get(self._uids.get(key, ""))) is not None:
+                    self._unread.add(ref.uid)
+                    self.bell.ring(ref)  # whoever looks at it says so in its status
 
     def _take(self, kind: str, key: Key) -> None:
         obj = self._informers[kind].get(key.name, key.namespace)
@@ -259,6 +263,7 @@ class Governor:
             self._over(before)
             self._placed.discard(before)
             self._ended.discard(before)
+            self._unread.discard(before)
             del self._uids[key]
         came = self._came.pop(key, None)
         if packed is None:
@@ -272,6 +277,7 @@ class Governor:
         first = packed.uid not in self._refs
         ref = self._refs.setdefault(packed.uid, Ref(WORKLOAD.name, key.namespace, key.name, packed.uid))
         self._put(obj, came)
+        self._unread.discard(packed.uid)
         (self._ended.add if status.get("phase") in _ENDED else self._ended.discard)(packed.uid)
         if status.get("assignment"):
             self._placed.add(packed.uid)
@@ -348,6 +354,7 @@ class Governor:
                 self._check_firm(now)
                 snapshot = self._reader.snapshot(now)
             undone = {uid: wish for uid, wish in self.wishes.items() if uid not in self._firm and self._is_undone(uid, wish)}
+            written = frozenset(self._promised)
             for wish in undone.values():
                 if not is_reserved(self._memory, wish):
                     take_back(self._memory, wish)
@@ -355,7 +362,7 @@ class Governor:
             counted = frozenset(self._firm)
             plan = await asyncio.to_thread(decide, snapshot, self._policy, self._memory)
             await self._notes.write(plan.memory)
-            self._adopt(plan, undone, counted, now)
+            self._adopt(plan, undone, counted, written, now)
             self.nodes.adopt(plan, snapshot, self._policy)
             self._planned, self._trouble = now, ""
             self._decided, self._took = began, asyncio.get_running_loop().time() - began
@@ -381,10 +388,11 @@ class Governor:
         ref = self._refs.get(uid)
         return ref is not None and uid not in self._promised and state_of(self.known.status(ref)) == wish.basis
 
-    def _adopt(self, plan: Plan, undone: Mapping[str, Wish], counted: Collection[str], now: float) -> None:
+    def _adopt(self, plan: Plan, undone: Mapping[str, Wish], counted: Collection[str], written: Collection[str], now: float) -> None:
         """Takes a plan for what is wanted, and has the loop look at every workload of which that is something else than before.
 
-        `counted` are those that were decided on as if they were placed.
+        `counted` are those that were decided on as if they were placed; `written`, those that were being written when it was decided: of these,
+        and of what is being written now, nobody knew whether it was still to be done. What was done since is no wish any more.
         """
         before, self.wishes = self.wishes, {}
         self._starts.clear()
@@ -399,8 +407,8 @@ class Governor:
                 self.wishes[ref.uid] = Wish(basis, target, decision, now)
                 if basis.phase is not target.phase and target.phase is Stage.RUNNING:
                     new.append(ref)
-        written = self._promised - self.wishes.keys()  # of these nobody knows yet whether it is still to be done
-        self.wishes |= {uid: before[uid] for uid in (*self._firm, *written) if uid in before}
+        open_ = {*written, *self._promised} - self.wishes.keys()
+        self.wishes |= {uid: before[uid] for uid in (*self._firm, *open_) if uid in before}
         self._starts.update(self._firm, (ref.uid for ref in new))
         for ref in new:
             if (obj := self.known.object(ref)) is not None:
