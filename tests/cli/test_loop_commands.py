@@ -95,6 +95,14 @@ class House:
         file.write_text("---\n".join(documents))
         return file
 
+    def delete(self, api_version: str, kind: str, *names: str) -> None:
+        async def work() -> None:
+            async with self.plane.client() as client:
+                for name in names:
+                    await client.kind(api_version, kind).delete(name, namespace="default")
+
+        self._call(work())
+
     # The command line
 
     def run(self, *arguments: object, code: int = 0, given: str | None = None) -> str:
@@ -135,9 +143,8 @@ def open_house(
     lamps.mkdir()
     monkeypatch.setenv("LAMPS", str(lamps))
     provider = tmp_path / "lamps.py"
-    code = re.search(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
-    assert code is not None
-    provider.write_text(code[1])
+    lamp, shop, *_ = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+    provider.write_text(lamp + shop)
     house = House(homeostat, tmp_path, lamps)
 
     def begin(mode: Mode) -> House:
@@ -316,6 +323,82 @@ def test_a_new_kind_is_only_observed_until_a_person_enforces_it(open_house: Call
     assert house.colour("hall") == "green"
 
 
+SHOP = "apiVersion: shops.example.com/v1\nkind: Shop\nmetadata: {name: corner}\nspec: {till: TILL}\n"
+
+
+def test_what_a_composer_declares_is_enforced_shown_and_frozen_by_the_name_of_its_kind(open_house: Callable[[Mode], House]) -> None:
+    house = open_house(Mode.OBSERVE)
+
+    def declare(till: str) -> None:
+        file = house.directory / "shop.yaml"
+        file.write_text(SHOP.replace("TILL", till))
+        house.run("apply", "--yes", "-f", file)
+
+    def till() -> str:
+        return str(house.plane.get("v1", "ConfigMap", "corner", "default")["data"]["till"])
+
+    declare("open")
+    (line,) = house.until(lambda: [d for d in house.data("drift") if d["heldBy"] == "mode"])
+    assert (line["kind"], line["name"], line["op"]) == ("ConfigMap", "corner", "create")
+    assert "held by mode" in house.run("runbook")
+    assert "held by mode" in house.run("explain", "configmap", "corner"), "though it is not there yet"
+    said = house.run("enforce", "shops", "--yes")
+    assert "+ ConfigMap default/corner" in said
+    assert "(GuardPolicy children.shops.shops.example.com, configmaps)" in said
+    house.run("wait", "shop", "corner")
+    assert till() == "open"
+
+    house.run("freeze", "shops", "--reason", "stocktaking")
+    declare("closed")
+    house.until(lambda: [d for d in house.data("drift") if d["heldBy"] == "freeze"])
+    assert "stocktaking" in house.run("runbook")
+    assert till() == "open"
+    assert "what it declares" in house.run("freeze", "shop/corner", "--reason", "x", code=1)
+    assert "lifted: stocktaking" in house.run("unfreeze", "shops")
+    house.until(lambda: till() == "closed")
+
+    house.run("observe", "shops")
+    declare("open")
+    house.until(lambda: [d for d in house.data("drift") if d["heldBy"] == "mode"])
+    assert till() == "closed"
+
+
+def test_what_a_parent_leaves_behind_that_is_gone_waits_for_a_word_and_gets_it(house: House) -> None:
+    names = [f"shop-{number}" for number in range(4)]
+    file = house.directory / "shops.yaml"
+    file.write_text("---\n".join(SHOP.replace("TILL", "open").replace("corner", name) for name in names))
+    house.run("apply", "--yes", "-f", file)
+    for name in names:
+        house.run("wait", "shop", name)
+
+    def there() -> list[str]:
+        return [one["metadata"]["name"] for one in house.data("get", "configmaps")["items"] if one["metadata"]["name"] in names]
+
+    house.delete("shops.example.com/v1", "Shop", *names[:2])
+    told = house.until(lambda: text if "held by deletion" in (text := house.run("runbook")) else "")
+    assert there() == names
+    plan = re.search(r"homeostat approve ([0-9a-f]{16})", told)
+    assert plan is not None
+    assert "2 held by deletion" in house.run("approve", plan[1], "--yes", "--reason", "they closed")
+    house.until(lambda: there() == names[2:])
+
+
+def test_a_freeze_stays_when_somebody_writes_another_policy(house: House) -> None:
+    house.run("apply", "--yes", "-f", house.declare("red", "hall"))
+    house.run("wait", "lamp", "hall")
+    house.run("freeze", "lamps", "--reason", "the electrician is here")
+    house.plane.apply(
+        "{apiVersion: homeostat.dev/v1alpha1, kind: GuardPolicy, metadata: {name: lax}, "
+        "spec: {mode: Enforce, fleet: {kinds: [lamps.lamps.example.com]}}}"
+    )
+    house.paint("hall", "green")
+    house.until(lambda: [d for d in house.data("drift") if d["heldBy"] == "freeze"])
+    assert "homeostat unfreeze lamps.lamps.example.com" in house.run("unfreeze", "lax", code=1)
+    assert house.colour("hall") == "green"
+    house.run("unfreeze", "lamps")
+    house.until(lambda: house.colour("hall") == "red")
+
+
 def test_a_halted_plan_is_shown_and_approved_by_its_name(house: House) -> None:
     names = [f"lamp-{number}" for number in range(12)]
     house.run("apply", "--yes", "-f", house.declare("red", *names))
@@ -413,8 +496,7 @@ def test_nothing_more_is_written_once_all_is_as_declared(house: House) -> None:
         return [obj["metadata"]["resourceVersion"] for obj in objects]
 
     def reported() -> bool:
-        (policy,) = house.data("get", "guardpolicies")["items"]
-        status = policy.get("status", {})
+        status = house.plane.get("homeostat.dev/v1alpha1", "GuardPolicy", "lamps.lamps.example.com").get("status", {})
         return (status.get("fleetSize"), status.get("drifted")) == (2, 0)
 
     house.until(reported)

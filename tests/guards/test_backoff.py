@@ -18,6 +18,12 @@ def test_it_is_not_tried_before_its_time_and_is_at_its_time(wait, held):
         assert "failed 2 in a row" in verdict.held[ref(1)].reason
 
 
+def test_what_did_not_fail_but_moved_again_and_again_says_so():
+    fleet = a_fleet(9)
+    drift(fleet, [1], retry_at=NOW + 1)
+    assert decide(ENFORCE, fleet, NOW).held[ref(1)].reason.startswith("something moved each time")
+
+
 def test_nobody_waits_with_it():
     fleet = a_fleet(9)
     drift(fleet, [1], retry_at=NOW + 60)

@@ -3,8 +3,9 @@ from datetime import UTC, datetime
 import pytest
 
 from homeostat.guards import GuardPolicy, Mode, decide
+from homeostat.guards.freeze import covers
 from homeostat.guards.policy import Freeze
-from homeostat.loop.fleet import Op, plan_hash
+from homeostat.loop.fleet import Op, Ref, plan_hash
 
 from .fleets import KIND, NOW, a_fleet, drift, ref
 
@@ -55,3 +56,10 @@ def test_no_approval_lifts_it():
     made = drift(fleet, [1])
     fleet.approvals = frozenset((plan_hash(made),))
     assert decide(frozen(), fleet, NOW).allowed == []
+
+
+@pytest.mark.parametrize("scope", [{"kinds": ("configmaps",), "names": ("till",)}, {"kinds": ("children.shops.example.com",)}])
+def test_what_is_composed_is_frozen_as_what_it_is_and_as_what_composes_it(scope):
+    child = Ref("children.shops.example.com", "shop", "configmaps/till", "uid-of-the-shop")
+    assert covers(Freeze(reason="migration", author="ada", **scope), child)
+    assert not covers(Freeze(reason="migration", author="ada", **scope), child._replace(kind="children.gardens.example.com", name="secrets/till"))

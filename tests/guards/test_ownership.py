@@ -13,7 +13,7 @@ def test_what_is_not_owned_is_never_changed_or_deleted_approved_or_not(op):
     fleet.approvals = frozenset((plan_hash(made),))
     verdict = decide(ENFORCE, fleet, NOW)
     assert verdict.allowed == []
-    assert "adopt: true" in verdict.held[ref(1)].reason
+    assert "homeostat.dev/adopt=true" in verdict.held[ref(1)].reason
 
 
 def test_what_does_not_exist_yet_can_be_created():

@@ -4,11 +4,12 @@ import pytest
 
 from homeostat.guards import GuardPolicy, Mode, decide, definition, parse_policy, status
 from homeostat.guards.policy import Hours
+from homeostat.loop.fleet import Op
 from homeostat.model.encoding import encode_yaml
 from homeostat.model.errors import ApiError
 from homeostat.model.kinds import InvalidSpec, decode, encode
 
-from .fleets import ENFORCE, NOW, a_fleet, changes, drift, step, verify_all
+from .fleets import ENFORCE, NOW, a_fleet, changes, drift, ref, step, verify_all
 
 FULL = """
 apiVersion: homeostat.dev/v1alpha1
@@ -133,6 +134,19 @@ def test_the_status_shows_sizes_waves_and_halts_and_fits_its_schema():
     assert again == found, "nothing changed, so nothing is to be written"
     schema = definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]
     assert found.keys() <= schema.keys()
+
+
+def test_the_status_shows_what_waits_for_a_word_though_nothing_is_halted():
+    fleet = a_fleet(10)
+    drift(fleet, range(3), Op.DELETE)
+    verdict = decide(ENFORCE, fleet, NOW)
+    found = status({}, ENFORCE, [(fleet, verdict)], NOW)
+    plan = verdict.held[ref(0)].plan
+    reason = f"3 of 10 would be deleted, more than 1: homeostat approve {plan}"
+    assert found["asks"] == [{"guard": "deletion", "reason": reason, "plan": plan, "count": 3, "fleet": "shop"}]
+    drift(fleet, range(3, 9), Op.DELETE)
+    halted = status({}, ENFORCE, [(fleet, decide(ENFORCE, fleet, NOW))], NOW)
+    assert (halted["halted"], halted["asks"]) == ("mass-drift", []), "one question at a time"
 
 
 def test_waves_that_came_and_went_between_two_looks_are_told_and_outlive_a_restart():

@@ -2,7 +2,7 @@ from datetime import UTC, datetime
 
 from homeostat.guards import GuardPolicy, Mode, decide, explain, runbook
 from homeostat.guards.policy import Freeze
-from homeostat.loop.fleet import Op
+from homeostat.loop.fleet import Op, Verdict
 
 from .fleets import ENFORCE, NOW, a_fleet, changes, drift, ref, step
 
@@ -31,6 +31,18 @@ def test_mass_drift_says_what_happened_what_to_look_at_and_both_ways_out():
         "  way out, if it is wrong: correct the declaration or the observer; it goes on after a whole pass under the limit",
         f"  way out, if it is meant: homeostat approve {plan}",
     ]
+
+
+def test_what_waits_for_a_word_has_its_way_out_also_where_nobody_knows_which_it_is():
+    fleet = a_fleet(10)
+    drift(fleet, range(3), Op.DELETE)
+    verdict = decide(ENFORCE, fleet, NOW)
+    hold = verdict.held[ref(0)]
+    way_out = f"  way out, if it is meant: homeostat approve {hold.plan}"
+    known = runbook(ENFORCE, fleet, verdict, NOW, {hold: 3})
+    assert known[0] == "shop: servers.shop.example.com/shop/server-0 and 2 more held by deletion"
+    assert known.count(way_out) == 1
+    assert runbook(ENFORCE, a_fleet(10), Verdict(), NOW, {hold: 3}) == ["shop: 3 held by deletion", f"  what happened: {hold.reason}", way_out]
 
 
 def test_a_failed_canary_names_its_change_set():

@@ -332,6 +332,29 @@ async def test_observe_only_makes_nothing(client: Client) -> None:
         await bench.engine.stop()
 
 
+async def test_what_is_wanted_no_more_before_it_was_ever_made_is_never_made(client: Client) -> None:
+    bench = Bench(client)
+    await bench.start(Mode.OBSERVE)
+    try:
+        await bench.declare({"a": "apples", "b": "bread"})
+        shop = await bench.until(lambda obj: (obj.get("status") or {}).get("open", {}).get("total") == 2)
+        assert [(one["name"], one["drift"]["op"]) for one in shop["status"]["open"]["objects"]] == [("shop-a", "create"), ("shop-b", "create")]
+        await bench.declare({"a": "apples"})
+        shop = await bench.until(lambda obj: obj["status"]["open"]["total"] == 1)
+        assert shop["status"]["children"] == {"desired": 1, "ready": 0, "waiting": 0, "leaving": 0}
+        gate = bench.engine.gate
+        assert isinstance(gate, PolicyGate)
+        gate.mode = Mode.ENFORCE
+        gate.built_in.clear()
+        bench.engine.regroup()
+        shop = await bench.ready()
+        assert await bench.goods() == {"shop-a": "apples"}
+        assert bench.engine.fleets["default/configmaps"].size == 1, "nor is the other one still about to be"
+        assert "open" not in shop["status"]
+    finally:
+        await bench.engine.stop()
+
+
 async def test_the_kinds_of_children_are_written_down_before_one_is_made(client: Client) -> None:
     bench = Bench(client)
     await bench.start(Mode.OBSERVE)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 
@@ -22,7 +22,7 @@ from homeostat.loop.engine import Engine
 from homeostat.loop.fleet import Ref, plan_hash
 from homeostat.loop.observation import ABSENT, Absent
 from homeostat.loop.provider import Provider, current
-from homeostat.model.kinds import Spec, decode
+from homeostat.model.kinds import Sensitive, Spec, decode
 from homeostat.model.protocol import FINALIZER
 
 FLEET = "default/lamps.lamps.test.dev"
@@ -70,6 +70,29 @@ class Lamp(Provider[LampSpec, LampState], group="lamps.test.dev"):
     async def delete(self, spec: LampSpec) -> None:
         self.calls.append(f"delete {current().ref.name}")
         self.world.pop(current().ref.name, None)
+
+
+class SafeSpec(Spec):
+    """A safe, and what opens it."""
+
+    owner: str
+    code: Annotated[str, Sensitive()]
+
+
+class Safe(Provider[SafeSpec, SafeSpec], group="safes.test.dev"):
+    """A safe that never takes the code that it is given."""
+
+    def __init__(self) -> None:
+        self.owner = ""
+
+    async def observe(self, spec: SafeSpec) -> SafeSpec | Absent:
+        return SafeSpec(owner=self.owner, code="0000") if self.owner else ABSENT
+
+    async def apply(self, spec: SafeSpec, diff: Diff) -> None:
+        self.owner = "nobody"
+
+    async def delete(self, spec: SafeSpec) -> None:
+        self.owner = ""
 
 
 class Bench:
@@ -148,6 +171,28 @@ async def running(tmp_path: Path, mode: Mode = Mode.ENFORCE) -> AsyncIterator[Be
 async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
     async with running(tmp_path) as bench:
         yield bench
+
+
+async def test_what_reads_back_differently_is_said_for_people_and_without_its_secrets(tmp_path: Path) -> None:
+    server = Server(tmp_path / "data", Listen("127.0.0.1", 0))
+    await server.start()
+    client = local_client(server.plane, "loop")
+    engine = Engine(client, [Safe()], PolicyGate(mode=Mode.ENFORCE), settle=0.01, workers=1)
+    await engine.start()
+    safes = client.kind("safes.test.dev/v1", "Safe", namespace="default")
+    try:
+        await safes.create({"metadata": {"name": "safe"}, "spec": {"owner": "ada", "code": "4711"}})
+        async with asyncio.timeout(10):
+            while "reads back differently" not in str(status := (await safes.get("safe")).get("status", {})):
+                await asyncio.sleep(0.005)
+        message = next(c["message"] for c in status["conditions"] if c["type"] == "Ready")
+        assert '~ owner: "nobody" → "ada"' in message
+        assert "~ code: (sensitive) → (sensitive)" in message
+        assert "0000" not in str(status["conditions"])
+    finally:
+        await engine.stop()
+        await client.close()
+        await server.stop()
 
 
 async def test_what_is_declared_is_made_and_said_to_be_ready(bench: Bench) -> None:

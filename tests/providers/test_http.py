@@ -18,6 +18,7 @@ from homeostat.model.errors import ApiError
 from homeostat.providers.addresses import Forbidden, Hosts
 from homeostat.providers.http import HttpResource
 from homeostat.providers.http.exchange import retry_after
+from homeostat.providers.http.pages import has_more
 
 
 @pytest.fixture
@@ -281,6 +282,51 @@ async def test_a_redirect_within_the_server_is_followed_for_reading(bench: Bench
     await bench.declare("lamp", spec(things, {"colour": "red"}), {ADOPT: "true"})
     await bench.ready("lamp")
     assert things.writes() == 0
+
+
+async def test_what_is_not_at_the_end_of_a_redirect_is_unknown_and_not_made(bench: Bench, things: Shelf) -> None:
+    things.answers = [answer for _ in range(20) for answer in (web.Response(status=302, headers={"Location": "/login"}), web.Response(status=404))]
+    await bench.declare("lamp", spec(things, {"colour": "red"}))
+    assert f"leads to {things.url}/login, which answered 404" in await bench.reason("lamp", "Unreadable")
+    assert things.writes() == 0
+
+
+async def test_a_part_of_an_answer_is_none(bench: Bench, things: Shelf) -> None:
+    things.answers = [web.Response(status=206, text='{"size": 1}') for _ in range(20)]
+    await bench.declare("lamp", spec(things, {"colour": "red"}), {ADOPT: "true"})
+    assert "answered 206" in await bench.reason("lamp", "Unreadable")
+    assert things.writes() == 0
+
+
+async def test_who_is_not_on_the_first_page_of_a_list_may_be_on_another(bench: Bench, things: Shelf) -> None:
+    things.answers = [web.json_response({"items": [], "nextPageToken": "b"}) for _ in range(20)]
+    find = {"url": f"{things.url}/things", "items": "items", "match": {"name": "lamp"}}
+    await bench.declare("lamp", numbered(things, {"name": "lamp"}, find=find))
+    assert "in pages" in await bench.reason("lamp", "Unreadable")
+    assert things.writes() == 0
+
+
+@pytest.mark.parametrize(
+    ("document", "items", "link", "more"),
+    [
+        ([], "", "", False),
+        ([], "", '</things?page=2>; rel="next"', True),
+        ([], "", "</things?page=9>; rel=last, </things?page=2>; rel=next", True),
+        ([], "", '</things?page=1>; rel="first"', False),
+        ({"items": []}, "items", "", False),
+        ({"items": [], "next": None, "has_more": False}, "items", "", False),
+        ({"items": [], "has_more": True}, "items", "", True),
+        ({"value": [], "@odata.nextLink": "https://x/?skip=9"}, "value", "", True),
+        ({"items": [], "metadata": {"continue": "abc"}}, "items", "", True),
+        ({"items": [], "metadata": {"continue": ""}}, "items", "", False),
+        ({"data": {"items": [], "page_info": {"next_cursor": "abc"}}}, "data.items", "", True),
+        ({"items": [], "_links": {"next": {"href": "/things?page=2"}}}, "items", "", True),
+        ({"items": [], "_links": {"next": {"href": None}}}, "items", "", False),
+        ({"items": [{"next": "station"}]}, "items", "", False),
+    ],
+)
+def test_lists_say_in_many_ways_that_there_is_more(document: Any, items: str, link: str, more: bool) -> None:
+    assert has_more(document, items, link) is more
 
 
 async def test_a_collection_at_another_server_is_refused(bench: Bench, things: Shelf) -> None:

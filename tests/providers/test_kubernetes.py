@@ -364,6 +364,13 @@ async def test_another_api_is_reached_by_a_kubeconfig_in_a_secret(bench: Bench, 
         assert await maps.data() is None
 
 
+async def test_a_namespace_that_is_not_there_is_said(bench: Bench, berlin: TestPlane) -> None:
+    await bench.secret("berlin", kubeconfig=berlin.kubeconfig.read_text())
+    spec = {"object": config({}, namespace="nowhere"), "kubeconfigSecret": {"name": "berlin"}}
+    await bench.declare("lamp", spec)
+    assert 'namespaces "nowhere" not found' in await bench.reason("lamp", "ActionFailed")
+
+
 async def test_an_api_that_does_not_answer_is_unknown(bench: Bench) -> None:
     await bench.secret("berlin", kubeconfig=kubeconfig(server="https://127.0.0.1:1"))
     await bench.declare("lamp", {"object": config({}), "kubeconfigSecret": {"name": "berlin"}})

@@ -175,6 +175,22 @@ async def test_a_hold_keeps_an_earlier_commit_until_there_is_a_newer_one(bench: 
     await bench.at(third)
 
 
+async def test_what_a_newer_commit_takes_out_before_it_was_made_is_never_made(bench: Bench) -> None:
+    policies = bench.client.kind("homeostat.dev/v1alpha1", "GuardPolicy")
+    bench.repo.commit({"a.yaml": config_map("a")})
+    await bench.begin()
+    frozen = {"fleet": {"kinds": ["configmaps"]}, "mode": "Enforce", "freezes": [{"reason": "wait", "author": "ada"}]}
+    await policies.create({"metadata": {"name": "maps"}, "spec": frozen})
+    await bench.push({f"wrong-{i}.yaml": config_map(f"wrong-{i}") for i in range(4)}, "by mistake")
+    await bench.until(lambda obj: ((obj["status"].get("open") or {}).get("total")) == 4)
+    right: dict[str, str | None] = {f"wrong-{i}.yaml": None for i in range(4)}
+    commit = await bench.push({**right, "right.yaml": config_map("right")}, "as it was meant")
+    await bench.until(lambda obj: [one["name"] for one in (obj["status"].get("open") or {}).get("objects", ())] == ["right"])
+    await policies.patch("maps", {"spec": {"freezes": []}})
+    await bench.at(commit)
+    assert sorted(await bench.values()) == ["a", "right"]
+
+
 async def sane_policy(bench: Bench) -> None:
     """What has the value `bad` is not healthy."""
     policy = {

@@ -82,17 +82,23 @@ def _find(view: View, plan: str) -> tuple[Fleet, list[Drift]]:
     if (found := plan_named(view, plan)) is not None:
         return found
     for fleet in view.fleets.values():  # of what composers declare, only the loop has every line
-        if any(halt.plan == plan for halt in view.halts(fleet)):
+        if plan in _asked(view, fleet):
             return fleet, list(fleet.drifts.values())
-    halted = [halt.plan for fleet in view.fleets.values() for halt in view.halts(fleet) if halt.plan]
-    hint = f"What is halted now: {', '.join(dict.fromkeys(halted))}." if halted else "Nothing is halted now."
+    asked = [name for fleet in view.fleets.values() for name in _asked(view, fleet)]
+    hint = f"What waits for one now: {', '.join(dict.fromkeys(asked))}." if asked else "Nothing waits for one now."
     raise click.ClickException(f"no plan that is open now is called {plan}: what it was made from has moved. {hint}")
+
+
+def _asked(view: View, fleet: Fleet) -> list[str]:
+    """The plans that the engine asks about."""
+    return [plan for plan in (*(halt.plan for halt in view.halts(fleet)), *(hold.plan for hold in view.asks(fleet))) if plan]
 
 
 def _shown(view: View, fleet: Fleet, drifts: list[Drift]) -> list[str]:
     from homeostat.cli.openplan import closing, drift_lines
 
     halts = [f"halted by {halt.guard}: {halt.reason}" for halt in view.halts(fleet)]
+    halts += [f"{count} held by {hold.guard}: {hold.reason}" for hold, count in view.asks(fleet).items()]
     lines = list(drift_lines(view, sorted((drift.ref, drift) for drift in drifts)))
     told = [*lines, "", click.style(closing(drifts), bold=True)] if lines else ["the loop names no more of it than this:"]
     return [*told, f"in {fleet.name} ({fleet.size} resources)", *halts]

@@ -40,11 +40,17 @@ def command(server: Connection, kind: str, name: str, output: str) -> None:
     async def read(client: Client) -> tuple[View, Ref]:
         from homeostat.cli.kinds import kind_named
         from homeostat.insight.fleets import look, ref_of
+        from homeostat.model.errors import ApiError
 
         found = await kind_named(client, kind)
         if not found.kept:
             return await _declared(client, found, name)
-        obj = await found.on(client).get(name)
+        try:
+            obj = await found.on(client).get(name)
+        except ApiError as error:
+            if error.code != 404:
+                raise
+            return await _declared(client, found, name)
         view = await look(client, [found])
         return view, next((ref for ref in view.objects if ref == ref_of(found, obj)), ref_of(found, obj))
 
@@ -61,12 +67,13 @@ def command(server: Connection, kind: str, name: str, output: str) -> None:
 
 
 async def _declared(client: Client, kind: Kind, name: str) -> tuple[View, Ref]:
-    """An object of a kind that the loop does not keep, but that a Sync declares."""
+    """An object that a Sync or another composer declares: of a kind that the loop does not keep, or not made yet."""
     from homeostat.cli.kinds import served_kinds
     from homeostat.insight.fleets import look
 
     namespace = client.namespace if kind.namespaced else ""
-    view = await look(client, [one for one in await served_kinds(client) if one.kept and one.kind == "Sync"])
+    policies = await look(client, [])
+    view = await look(client, [one for one in await served_kinds(client) if one.kept and policies.composes(one.name)])
     for ref in view.children:
         if (ref.name, ref.namespace) == (f"{kind.name}/{name}", namespace):
             return view, ref

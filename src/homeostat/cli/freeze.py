@@ -51,7 +51,12 @@ def command(server: Connection, scope: str, reason: str, length: int | None, unt
     async def write(client: Client) -> list[str]:
         found: Scope = await find_scope(client, scope)
         if found.kind is not None:
-            freeze["kinds"] = [found.kind.name]
+            freeze["kinds"] = [found.guarded_as]
+            if found.name and found.guarded_as != found.kind.name:
+                raise click.ClickException(
+                    f"{scope} is not acted on itself, but what it declares: freeze all that {found.kind.plural} declare "
+                    f"(homeostat freeze {found.kind.plural}), or the kind of what it declares"
+                )
             if found.name:
                 await _note_if_missing(client, found)
                 freeze["names"] = [found.name]

@@ -30,11 +30,12 @@ def command(server: Connection, scope: str) -> None:
 
 async def set_mode(client: Client, scope: str, mode: str) -> list[str]:
     """Sets the mode of every policy that guards a scope; gives their names."""
-    from homeostat.cli.scope import change_policy, find_scope
+    from homeostat.cli.scope import change_policy, find_scope, guarding_children
 
     found = await find_scope(client, scope)
     if found.name:
         raise click.ClickException(f"{scope} is one thing: modes are for kinds and policies; for one thing, freeze it")
-    for policy in found.policies:
+    policies = [*found.policies, *await guarding_children(client, found)]
+    for policy in policies:
         await change_policy(client, policy, lambda spec: {"mode": mode})
-    return [policy["metadata"]["name"] for policy in found.policies]
+    return [policy["metadata"]["name"] for policy in policies]

@@ -25,14 +25,20 @@ def command(server: Connection, scope: str | None, output: str) -> None:
     from homeostat.cli.openplan import view_of
     from homeostat.guards import runbook
     from homeostat.insight.fleets import hold_of
+    from homeostat.insight.loops import unkept_lines
     from homeostat.loop.fleet import Verdict
 
     view = server.run(lambda client: view_of(client, scope))
+    for line in unkept_lines(view.unkept, view.now):
+        click.echo(line, err=True)
     found: dict[str, list[str]] = {}
     for name, fleet in sorted(view.fleets.items()):
-        held = {ref: hold for ref in fleet.drifts if (hold := hold_of(view.at(ref))) is not None}
+        asks = view.asks(fleet)
+        named = {(ask.guard, ask.reason): ask for ask in asks}
+        holds = {ref: hold for ref in fleet.drifts if (hold := hold_of(view.at(ref))) is not None}
+        held = {ref: named.get((hold.guard, hold.reason), hold) for ref, hold in holds.items()}
         halts = {f"{number}": halt for number, halt in enumerate(view.halts(fleet))}
-        lines = runbook(view.gate.policy(fleet), fleet, Verdict(held=held, halts=halts), view.now)
+        lines = runbook(view.gate.policy(fleet), fleet, Verdict(held=held, halts=halts), view.now, asks)
         if lines:
             found[name] = lines
     if output != "text":
@@ -41,4 +47,5 @@ def command(server: Connection, scope: str | None, output: str) -> None:
         for lines in found.values():
             echo_lines([*lines, ""])
     else:
-        click.echo("nothing is halted, frozen or held", err=True)
+        known = "nothing is known to be" if view.unkept else "nothing is"
+        click.echo(f"{known} halted, frozen or held", err=True)

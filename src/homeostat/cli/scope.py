@@ -10,10 +10,12 @@ import click
 
 from homeostat.cli.kinds import Kind, find_kind, served_kinds
 from homeostat.guards.gate import DEFAULT
-from homeostat.guards.keeper import built_in_policy
+from homeostat.guards.keeper import built_in_policy, is_built_in
 from homeostat.guards.policy import GROUP, KIND, VERSION
 from homeostat.loop.children import CHILDREN
+from homeostat.loop.compose import read_kinds
 from homeostat.model.errors import ApiError
+from homeostat.model.protocol import CHILD_KINDS
 
 if TYPE_CHECKING:
     from homeostat.client import Client
@@ -45,13 +47,26 @@ class Scope:
     def composers(self) -> list[Kind]:
         """Kinds that only declare others: what is guarded may be theirs."""
         names = {policy["metadata"]["name"] for policy in self.all}
-        return [kind for kind in self.kinds if kind.name not in names and CHILDREN + kind.name in names]
+        return [kind for kind in self.kinds if CHILDREN + kind.name in names]
+
+    @property
+    def guarded_as(self) -> str:
+        """As what the guards know the kind: of one that only declares others, what it declares."""
+        assert self.kind is not None
+        return CHILDREN + self.kind.name if self.kind in self.composers() else self.kind.name
+
+    def elsewhere(self) -> list[Object]:
+        """Defaults of its kinds beside its own policies: where those step aside, their freezes do not."""
+        mine = {policy["metadata"]["name"] for policy in self.policies}
+        kinds = {name for policy in self.policies for name in policy["spec"].get("fleet", {}).get("kinds") or ()}
+        return [policy for policy in self.all if is_built_in(policy) and policy["metadata"]["name"] in kinds - mine]
 
 
 async def find_scope(client: Client, text: str) -> Scope:
     """`default/files.homeostat.dev` and `web+prod` as fleets are called, `web` a policy, `files` a kind, `files/motd` a thing.
 
-    A kind that the loop keeps has at least the default policy, which is made here where nothing has made it yet.
+    A kind that the loop keeps has at least the default policy, which is made here where nothing has made it yet. One that only declares
+    others is guarded by what guards those.
     """
     policies = {policy["metadata"]["name"]: policy for policy in await _policies(client)}
     kinds = [kind for kind in await served_kinds(client) if kind.kept]
@@ -62,10 +77,29 @@ async def find_scope(client: Client, text: str) -> Scope:
     kind = find_kind(kinds, word)
     if kind is None:
         raise click.ClickException(_unknown(text, word, [*policies, *(w for k in kinds for w in k.words)]))
-    guarding = [p for p in policies.values() if kind.name in (p["spec"].get("fleet", {}).get("kinds") or ())]
-    if kind.name not in policies:
-        guarding.append(built_in_policy(kind.name))
-    return Scope(text, guarding, kind, name, kinds, policies.values())
+    found = Scope(text, [], kind, name, kinds, policies.values())
+    found.policies = _guarding(found.guarded_as, found.all)
+    return found
+
+
+def _guarding(kind: str, policies: Iterable[Object]) -> list[Object]:
+    found = [policy for policy in policies if kind in (policy["spec"].get("fleet", {}).get("kinds") or ())]
+    return found if any(policy["metadata"]["name"] == kind for policy in policies) else [*found, built_in_policy(kind)]
+
+
+async def guarding_children(client: Client, scope: Scope) -> list[Object]:
+    """Where a scope is a kind that only declares others: the policies of those that no loop keeps, which guard them as what they are."""
+    if scope.kind is None or scope.guarded_as == scope.kind.name:
+        return []
+    definition = await client.kind("apiextensions.k8s.io/v1", "CustomResourceDefinition").get(scope.kind.name)
+    ever = (definition["metadata"].get("annotations") or {}).get(CHILD_KINDS, "").split(",")
+    for parent in await scope.kind.on(client).list():
+        ever += ((parent.get("status") or {}).get("inventory") or {}).get("kinds") or ()
+    named = read_kinds(ever)
+    kinds = [kind.name for kind in await served_kinds(client) if (kind.api_version, kind.kind) in named and not kind.kept]
+    mine = {policy["metadata"]["name"] for policy in scope.policies}
+    found = {policy["metadata"]["name"]: policy for kind in kinds for policy in _guarding(kind, scope.all)}
+    return [policy for name, policy in found.items() if name not in mine]
 
 
 async def _policies(client: Client) -> list[Object]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -9,6 +10,8 @@ import click
 from homeostat.cli.connection import Connection, server_options
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from homeostat.cli.scope import Scope
     from homeostat.client import Client
 
@@ -46,7 +49,7 @@ def command(server: Connection, scope: str) -> None:
             ]
             if any(_within(f, policy, found, where) for f in frozen):
                 await change_policy(client, policy, _keeper(policy, found, where))
-        return lifted, wider
+        return lifted, [*wider, *_by_default(found)]
 
     lifted, wider = server.run(write)
     for freeze in {(f["reason"], f["author"]) for f in lifted}:
@@ -67,7 +70,7 @@ def _within(freeze: dict[str, Any], policy: dict[str, Any], scope: Scope, namesp
     if scope.kind is None:
         return True
     kinds = set(freeze.get("kinds") or policy["spec"].get("fleet", {}).get("kinds") or ())
-    if kinds != {scope.kind.name}:
+    if kinds != {scope.guarded_as}:
         return False
     if not scope.name:
         return True
@@ -75,8 +78,19 @@ def _within(freeze: dict[str, Any], policy: dict[str, Any], scope: Scope, namesp
     return freeze.get("names") == [scope.name] and (not scope.kind.namespaced or there == [namespace])
 
 
+def _by_default(scope: Scope) -> Iterator[str]:
+    """Freezes in the defaults of its kinds, which stand whoever guards the things, and how to lift them."""
+    from homeostat.guards.freeze import standing
+    from homeostat.guards.keeper import readable_policy
+
+    for policy in scope.elsewhere():
+        name = policy["metadata"]["name"]
+        for freeze in standing(readable_policy(policy), time.time()):
+            yield f"{name}: {freeze.reason} ({freeze.author}); to lift it: homeostat unfreeze {name}"
+
+
 def _touches(freeze: dict[str, Any], scope: Scope) -> bool:
     """Whether a freeze closes something of the scope."""
-    if scope.kind is not None and freeze.get("kinds") and scope.kind.name not in freeze["kinds"]:
+    if scope.kind is not None and freeze.get("kinds") and scope.guarded_as not in freeze["kinds"]:
         return False
     return not (scope.name and freeze.get("names") and scope.name not in freeze["names"])

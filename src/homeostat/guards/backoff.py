@@ -15,7 +15,8 @@ def judge(policy: GuardPolicy, fleet: Fleet, verdict: Verdict, now: float) -> No
     def judged(drift: Drift) -> Hold | None:
         if drift.retry_at <= now:
             return None
-        return Hold(GUARD, f"failed {drift.failures} in a row; it is tried again when its wait is over", drift.retry_at)
+        why = f"failed {drift.failures} in a row" if drift.failures else "something moved each time that it was to be done"
+        return Hold(GUARD, f"{why}; it is tried again when its wait is over", drift.retry_at)
 
     verdict.sift(judged)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from homeostat.guards.approval import to_approve, touched_before, unapproved
 from homeostat.guards.policy import GuardPolicy
+from homeostat.loop.declarations import ADOPT
 from homeostat.loop.fleet import Drift, Fleet, Hold, Op, Verdict, share
 from homeostat.model.clock import format_time
 
@@ -44,6 +45,6 @@ def _kept(drift: Drift, until: float) -> Hold:
     return Hold(
         GUARD,
         f"it is kept until {format_time(until)}; to keep it for good, take the finalizer off {drift.ref.name} and declare it anew "
-        "with `adopt: true`",
+        f"with the annotation {ADOPT}=true",
         until,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from homeostat.guards.policy import Freeze, GuardPolicy
+from homeostat.loop.children import CHILDREN
 from homeostat.loop.fleet import Drift, Fleet, Hold, Ref, Verdict
 from homeostat.model.clock import format_time
 
@@ -28,9 +29,18 @@ def standing(policy: GuardPolicy, now: float) -> list[Freeze]:
 
 
 def covers(freeze: Freeze, ref: Ref) -> bool:
-    """Whether a resource is in the scope of a freeze."""
+    """Whether a resource is in the scope of a freeze. What is composed is so by what it is, and as a child of its composer's kind."""
+    kind, name = itself(ref)
     return (
-        (not freeze.kinds or ref.kind in freeze.kinds)
+        (not freeze.kinds or ref.kind in freeze.kinds or kind in freeze.kinds)
         and (not freeze.namespaces or ref.namespace in freeze.namespaces)
-        and (not freeze.names or ref.name in freeze.names)
+        and (not freeze.names or ref.name in freeze.names or name in freeze.names)
     )
+
+
+def itself(ref: Ref) -> tuple[str, str]:
+    """Kind and name of a thing; the ledger has what is composed as a child."""
+    if not ref.kind.startswith(CHILDREN):
+        return ref.kind, ref.name
+    kind, _, name = ref.name.partition("/")
+    return kind, name

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+
+from msgspec import structs
 
 from homeostat.guards import beside, health, invariant
 from homeostat.guards.backoff import delays
@@ -12,7 +14,7 @@ from homeostat.guards.breaker import thresholds
 from homeostat.guards.compose import combine, matching
 from homeostat.guards.grants import Grants
 from homeostat.guards.policy import GuardPolicy, Mode, default_policy
-from homeostat.loop.fleet import Drift, Fleet, Halt, Taken, Unanswered, Verdict
+from homeostat.loop.fleet import Drift, Fleet, Halt, Ref, Taken, Unanswered, Verdict
 from homeostat.loop.queue import Backoff
 
 DEFAULT = "default/"
@@ -71,8 +73,23 @@ class PolicyGate:
         return self._names.get(fleet.name, ())
 
     def policy(self, fleet: Fleet) -> GuardPolicy:
-        """The strictest of all that select the fleet."""
-        return self._policy(fleet.name, fleet.size)
+        """The strictest of all that select the fleet; with the freezes that stand in the defaults of its kinds."""
+        return self._frozen(fleet, fleet.drifts)
+
+    def _frozen(self, fleet: Fleet, refs: Iterable[Ref]) -> GuardPolicy:
+        """A default steps aside where other policies select a thing, but nobody lifts a freeze by writing another policy; and who
+        freezes what a composer declares need not know which policies guard it."""
+        policy = self._policy(fleet.name, fleet.size)
+        frozen = {kind: one for kind, one in self.built_in.items() if one.freezes and DEFAULT + kind != fleet.name}
+        if not frozen:
+            return policy
+        kinds = {ref.kind for ref in refs}.union(*(self.policies[n].fleet.kinds for n in self.names(fleet) if n in self.policies))
+        freezes = [
+            freeze if freeze.kinds else structs.replace(freeze, kinds=(kind,))
+            for kind in sorted(kinds & frozen.keys())
+            for freeze in frozen[kind].freezes
+        ]
+        return structs.replace(policy, freezes=tuple(dict.fromkeys((*policy.freezes, *freezes))))
 
     def _policy(self, fleet: str, size: int) -> GuardPolicy:
         found = [self.policies[name] for name in self._names.get(fleet, ()) if name in self.policies]
@@ -165,7 +182,7 @@ class PolicyGate:
         from homeostat.guards import admits
 
         try:
-            policy = self.policy(fleet)
+            policy = self._frozen(fleet, (drift.ref,))
             fleet.limits = thresholds(policy)
             return admits(policy, fleet, drift, now)
         except Exception:  # it waits for the decision on the whole, which tells people why there is none
@@ -173,7 +190,7 @@ class PolicyGate:
             return False
 
     def backoff(self, fleet: Fleet) -> Backoff:
-        return delays(self.policy(fleet))
+        return delays(self._policy(fleet.name, fleet.size))
 
 
 def _undecided(fleet: Fleet, now: float, why: str) -> Verdict:

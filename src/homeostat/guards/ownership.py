@@ -1,16 +1,17 @@
 """Ownership: what exists and is not ours is never changed and never deleted.
 
-Taking it over is a declaration: `adopt: true`.
+Taking it over is a declaration: the annotation `homeostat.dev/adopt: "true"`.
 """
 
 from __future__ import annotations
 
 from homeostat.guards.policy import GuardPolicy
+from homeostat.loop.declarations import ADOPT
 from homeostat.loop.fleet import Drift, Fleet, Hold, Op, Verdict
 
 GUARD = "ownership"
 _CREATE = Op.CREATE
-_NOT_OURS = Hold(GUARD, "it exists and is not ours; to take it over, declare `adopt: true`")
+_NOT_OURS = Hold(GUARD, f"it exists and is not ours; to take it over, annotate it with {ADOPT}=true")
 
 
 def judge(policy: GuardPolicy, fleet: Fleet, verdict: Verdict, now: float) -> None:

@@ -284,6 +284,18 @@ class HaltStatus(Spec, frozen=True):
     """The fleet that it halts: what the same policies select."""
 
 
+class AskStatus(Spec, frozen=True):
+    """Some things that wait for a person's word, while others go on."""
+
+    guard: str
+    reason: str
+    plan: str
+    """`homeostat approve` this to let exactly this plan through, once."""
+    count: int
+    """How many wait."""
+    fleet: str = ""
+
+
 class WaveStatus(Spec, frozen=True):
     """What is acted on together, or was."""
 
@@ -350,6 +362,7 @@ class GuardPolicyStatus(Spec, frozen=True):
     halted: str = ""
     """The guards that halt it now."""
     halts: tuple[HaltStatus, ...] = ()
+    asks: tuple[AskStatus, ...] = ()
     waves: tuple[WaveStatus, ...] = ()
     past_waves: tuple[WaveStatus, ...] = ()
     """Waves of change sets that are over, the latest last: however quick they were, and over restarts."""

@@ -3,11 +3,11 @@ of it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from homeostat.guards.freeze import standing
+from homeostat.guards.freeze import itself, standing
 from homeostat.guards.policy import Freeze, GuardPolicy
-from homeostat.loop.children import CHILDREN
+from homeostat.loop.declarations import ADOPT
 from homeostat.loop.fleet import RETURN_PREFIX, Fleet, Halt, Hold, Ref, Taken, Verdict
 from homeostat.model.clock import format_time
 
@@ -18,8 +18,9 @@ _WAITING = frozenset(
 )  # holds of these pass by themselves, unless they name a plan
 
 
-def runbook(policy: GuardPolicy, fleet: Fleet, verdict: Verdict, now: float) -> list[str]:
-    """Lines for a person. Empty where nothing needs one."""
+def runbook(policy: GuardPolicy, fleet: Fleet, verdict: Verdict, now: float, asks: Mapping[Hold, int] = {}) -> list[str]:
+    """Lines for a person. Empty where nothing needs one. `asks` are holds that want a word, and how many things wait for each: also where
+    nobody knows which."""
     lines: list[str] = []
     for freeze in standing(policy, now):
         lines += _frozen(fleet, freeze)
@@ -36,6 +37,9 @@ def runbook(policy: GuardPolicy, fleet: Fleet, verdict: Verdict, now: float) -> 
             kinds.setdefault((hold.guard, hold.reason), []).append((ref, hold))
     for held in kinds.values():
         lines += _held(fleet, held)
+    for hold, count in asks.items():
+        if (hold.guard, hold.reason) not in kinds:
+            lines += _asked(fleet, hold, count)
     return lines
 
 
@@ -93,11 +97,17 @@ def _held(fleet: Fleet, held: list[tuple[Ref, Hold]]) -> Iterator[str]:
         yield f"  it is looked at again at {format_time(hold.until)}"
 
 
+def _asked(fleet: Fleet, hold: Hold, count: int) -> Iterator[str]:
+    yield f"{fleet.name}: {count} held by {hold.guard}"
+    yield f"  what happened: {hold.reason}"
+    yield f"  way out, if it is meant: homeostat approve {hold.plan}"
+
+
 WAYS_OUT = {
     "mode": "homeostat enforce {fleet}",
     "window": "wait until it opens, or change the windows of the policy",
     "unknown": "make it readable again; it goes on by itself",
-    "ownership": "declare `adopt: true` to take it over, or take the declaration away",
+    "ownership": f"to take it over, annotate it with {ADOPT}=true; or take the declaration away",
     "flap": "decide whose field it is: leave it out of the declaration, or stop the other writer",
     "breaker": "mend the target; one probe is let through when the time comes",
     "invariant": "change the declaration so that the invariant holds after it",
@@ -107,5 +117,5 @@ WAYS_OUT = {
 
 def look_at(ref: Ref) -> str:
     """The command that shows all about a resource."""
-    kind, name = ref.name.split("/", 1) if ref.kind.startswith(CHILDREN) else (ref.kind, ref.name)
+    kind, name = itself(ref)
     return f"homeostat explain {kind} {name}" + (f" -n {ref.namespace}" if ref.namespace else "")

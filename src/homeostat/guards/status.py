@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from homeostat.guards.freeze import standing
-from homeostat.guards.policy import GuardPolicy, GuardPolicyStatus, HaltStatus, Mode, WaveStatus
+from homeostat.guards.policy import AskStatus, GuardPolicy, GuardPolicyStatus, HaltStatus, Mode, WaveStatus
 from homeostat.loop.fleet import Ended, Fleet, Unanswered, Verdict, Wave
 from homeostat.model.clock import format_time
 from homeostat.model.conditions import set_condition
@@ -105,8 +106,18 @@ def _facts(judged: Sequence[Judged]) -> GuardPolicyStatus:
             )
             for name, halt in halts
         ),
+        asks=tuple(_asks(judged)),
         waves=tuple(_wave(name, wave, len(wave.members), len(wave.verified), len(wave.failed)) for name, wave in waves),
     )
+
+
+def _asks(judged: Sequence[Judged]) -> Iterator[AskStatus]:
+    """What only an approval lets through, beside what is halted. Of what composers declare it stands nowhere else."""
+    for fleet, verdict in judged:
+        halting = {halt.guard for halt in verdict.halts.values()}
+        counts = Counter((hold.guard, hold.reason, hold.plan) for hold in verdict.held.values() if hold.plan and hold.guard not in halting)
+        for (guard, reason, plan), count in sorted(counts.items()):
+            yield AskStatus(guard=guard, reason=reason, plan=plan, count=count, fleet=fleet.name)
 
 
 def _wave(fleet: str, wave: Wave | Ended, members: int, verified: int, failed: int) -> WaveStatus:

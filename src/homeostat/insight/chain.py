@@ -104,7 +104,8 @@ class Chain:
         """What became of it."""
         ready = find_condition(self.obj, "Ready") or {}
         if self.hold is not None:
-            return f"held by {self.hold.guard}: {self.hold.reason}"
+            failed = f"{ready['message']}; " if ready.get("reason") == "ActionFailed" else ""
+            return f"{failed}held by {self.hold.guard}: {self.hold.reason}"
         return f"{ready.get('reason', 'none yet')}: {ready.get('message', '')}".rstrip(": ")
 
     @property

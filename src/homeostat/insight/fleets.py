@@ -65,7 +65,7 @@ class View:
 
     def composes(self, kind: str) -> bool:
         """Whether things of this kind only declare others, which are guarded each as one of its own kind."""
-        return kind not in self.gate.built_in and CHILDREN + kind in self.gate.built_in
+        return CHILDREN + kind in self.gate.built_in
 
     def at(self, ref: Ref) -> Object:
         """A resource, or what a Sync says of one of its objects."""
@@ -108,6 +108,11 @@ class View:
                 )
                 found[halt.guard, halt.plan, halt.change_set] = halt
         return list(found.values())
+
+    def asks(self, fleet: Fleet) -> dict[Hold, int]:
+        """What the engine says waits for a person's word beside what is halted, and how many each."""
+        said = [one for policy in self.policies_of(fleet) for one in (policy.get("status") or {}).get("asks") or ()]
+        return {Hold(one["guard"], one["reason"], plan=one["plan"]): one["count"] for one in said if one.get("fleet") in ("", fleet.name)}
 
     def open(self) -> list[tuple[Ref, Drift]]:
         """Every open difference, by kind and name."""
@@ -158,11 +163,12 @@ def _enter_children(view: View, kind: Kind, parent: Object) -> None:
 
 
 def halted_elsewhere(view: View) -> None:
-    """Enters fleets that the engine says are halted and of which no resource was looked at: what composers declare is only there."""
+    """Enters fleets that the engine says are halted, or ask for a word, and of which no resource was looked at: what composers declare is
+    only there."""
     for policy in view.policies.values():
         status = policy.get("status") or {}
-        for halt in status.get("halts") or ():
-            name = halt.get("fleet") or DEFAULT + policy["metadata"]["name"]
+        for said in (*(status.get("halts") or ()), *(status.get("asks") or ())):
+            name = said.get("fleet") or DEFAULT + policy["metadata"]["name"]
             if name not in view.fleets:
                 view.fleets[name] = Fleet(name, status.get("fleetSize", 0), passes_begun=1, passes_done=1)
 

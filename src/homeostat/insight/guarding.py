@@ -25,7 +25,8 @@ async def guarded(client: Client, policy: Mapping[str, Any]) -> list[dict[str, A
     names = set((policy["spec"].get("fleet") or {}).get("kinds") or ())
     kept = [kind for kind in await served_kinds(client) if kind.kept]
     others = names - {kind.name for kind in kept}  # what Syncs and other composers declare
-    view = await look(client, [kind for kind in kept if kind.name in names or (others and kind.kind == "Sync")])
+    policies = await look(client, [])
+    view = await look(client, [kind for kind in kept if kind.name in names or (others and policies.composes(kind.name))])
     halted_elsewhere(view)
     name = policy["metadata"]["name"]
     return [
@@ -66,7 +67,7 @@ def fleet_data(view: View, fleet: Fleet) -> dict[str, Any]:
         "size": fleet.size,
         "verdict": judge(view, fleet).data(),
         "limits": limits(policy, fleet),
-        "runbook": runbook(policy, fleet, Verdict(held=held, halts=halts), view.now),
+        "runbook": runbook(policy, fleet, Verdict(held=held, halts=halts), view.now, view.asks(fleet)),
         "open": len(open_now),
         "drifts": [drift_data(view, ref, drift) for ref, drift in open_now[:SHOWN]],
         "halts": [

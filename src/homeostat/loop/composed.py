@@ -343,8 +343,16 @@ class Composed(InMemory):
                     known.waiting += 1
             ready = ready and all(self._ready(known, child) for child in stage)
         self._keep_till_its_turn(known, obj, existing)
-        if ready:
-            self._prune(known, obj)
+        if not known.declared.keys() <= wanted.keys():
+            self._drop_unmade(known, existing)
+            if ready:
+                self._prune(known, obj)
+
+    def _drop_unmade(self, known: Parent, existing: Mapping[Child, Packed]) -> None:
+        """What is wanted no more and was never made is not made, either; should it come up all the same, its turn to go comes."""
+        for child in sorted(known.declared.keys() - known.wanted.keys() - existing.keys()):
+            if not going(self._objects[known.declared[child]]):
+                self.drop(known.declared[child])
 
     def _keep_till_its_turn(self, known: Parent, obj: Object, existing: Mapping[Child, Packed]) -> None:
         """Declares what is ours and not wanted as it is: its turn to go comes."""
@@ -496,6 +504,7 @@ class Composed(InMemory):
             desired=len(known.wanted),
             waiting=known.waiting,
             problem=known.problem,
+            kept=self.kinds.kept,
         )
         before = obj.get("status") or {}
         if status == before:

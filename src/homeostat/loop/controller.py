@@ -17,7 +17,7 @@ from homeostat.loop.listener import Listener
 from homeostat.loop.observation import ABSENT, Absent, Observation, State, Unknown
 from homeostat.loop.provider import Moved, Provider, Refused, Task, Working
 from homeostat.loop.record import Intent, Record, creation_key
-from homeostat.loop.render import sensitive_paths
+from homeostat.loop.render import render, sensitive_paths
 from homeostat.loop.status import change_of
 from homeostat.loop.survey import Survey
 from homeostat.loop.tracing import QUIET
@@ -30,6 +30,9 @@ from homeostat.model.schema import Schema
 MANAGER = "homeostat"
 STATUS_TRIES = 5
 """How often a status is written that others write to at the same time."""
+SHOWN = 3
+"""How many lines are shown of what reads back differently."""
+
 
 @dataclass(slots=True)
 class Seen:
@@ -325,8 +328,8 @@ class Controller:
             raise RuntimeError(f"what was done cannot be read back: {after.observation.state.reason}")
         left = compare(acted.declared, _as_applied(acted), after.observation.state, self._schema)
         if left:
-            paths = ", ".join(str(c) for c in left.changes[:3])
-            raise RuntimeError(f"it was done, but reads back differently: {paths or left.op}")
+            lines = render(left, self.sensitive)[:SHOWN]
+            raise RuntimeError(f"it was done, but reads back differently: {'; '.join(lines) or left.op}")
         return after
 
     # Writing

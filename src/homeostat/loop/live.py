@@ -139,6 +139,8 @@ class LiveObject:
         except ApiError as error:
             if conflict := _conflict(error):
                 raise (Moved if self.obj is None else Refused)(conflict) from None
+            if self.obj is None and error.code == 404:  # its namespace is not there, say: nobody was faster
+                raise Refused(error.message) from None
             raise _told(error) from None
 
     async def _create(self, declared: Object) -> Object:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -17,6 +17,9 @@ from homeostat.model.conditions import find_condition, set_condition
 
 SHOWN = 3
 """How many children that are not as declared are named."""
+
+OPEN = 200
+"""So many children that are not as declared, and are not being made so, are told with what differs."""
 
 FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
 """Finalizers by which a parent that is deleted waits for its children to go, or to be let go of."""
@@ -53,11 +56,12 @@ def parent_status(
     desired: int,
     waiting: int = 0,
     problem: str = "",
+    kept: Container[str] = (),
 ) -> Object:
     """The status of a parent: Ready when all of its children are, and there is nobody left to make or to take away.
 
     `staying` are the children that are wanted and declared, `leaving` those that are not wanted any more, `desired` how many there
-    should be, `waiting` how many of them wait for their stage.
+    should be, `waiting` how many of them wait for their stage, `kept` the kinds that a loop keeps.
     """
     before = obj.get("status") or {}
     said: Object = {"status": {"conditions": [dict(c) for c in before.get("conditions") or ()]}}
@@ -90,7 +94,42 @@ def parent_status(
         "waiting": waiting,
         "leaving": len(leaving),
     }
-    return {**before, **said["status"], "observedGeneration": generation, "children": counts}
+    status = {**before, **said["status"], "observedGeneration": generation, "children": counts}
+    opened = None if done else open_of([*late, *leaving], kept)
+    return status | {"open": opened} if opened or "open" in before else status
+
+
+def open_of(children: Sequence[Object], kept: Container[str]) -> Object | None:
+    """What is not as declared and does not become so by itself, as `homeostat plan`, `explain` and `approve` show it.
+
+    The ledger of children is in memory, and who looks from outside has only this. `kept` are kinds that a loop keeps.
+    """
+    stuck = [child for child in children if _is_stuck(child)]
+    if not stuck:
+        return None
+    return {"total": len(stuck), "objects": [_line(child, kept) for child in stuck[:OPEN]]}
+
+
+def _is_stuck(child: Object) -> bool:
+    status = child["status"]
+    return not child_is(child, "Progressing") and ("drift" in status or (find_condition(child, "Ready") or {}).get("status") == "Unknown")
+
+
+def _line(child: Object, kept: Container[str]) -> Object:
+    metadata, manifest, status = child["metadata"], child["spec"]["manifest"], child["status"]
+    resource, _, name = metadata["name"].partition("/")
+    found: Object = {"apiVersion": manifest["apiVersion"], "kind": manifest["kind"], "resource": resource, "name": name}
+    if metadata.get("namespace"):
+        found["namespace"] = metadata["namespace"]
+    if metadata.get("labels"):
+        found["labels"] = metadata["labels"]
+    if resource in kept:
+        found["kept"] = True  # then its declaration is guarded here, and what becomes of it there
+    if "drift" in status:
+        found["drift"] = status["drift"]
+    said = [find_condition(child, kind) for kind in ("Ready", "Reconciling")]
+    found["conditions"] = [{name: one.get(name, "") for name in ("type", "status", "reason", "message")} for one in said if one]
+    return found
 
 
 def child_metadata(known: Parent, parent: Object, key: Key, manifest: Object, before: Object | None) -> Object:

@@ -98,9 +98,9 @@ def _say_drifted(say: Any, drift: Drift, hold: Hold | None, error: str) -> None:
     what = f"to {drift.op}: {', '.join(drift.paths[:5])}" if drift.paths else f"to {drift.op}"
     if error:
         say("Ready", False, "ActionFailed", error)
-        next_ = f"held by {hold.guard}: {hold.reason}" if hold is not None else "it will be tried again"
-        say("Progressing", False, "ActionFailed", f"tried {drift.attempts} times; {next_}")
-        say("Reconciling", hold is None, "Retrying" if hold is None else "Held", what)
+        held = f"held by {hold.guard}: {hold.reason}" if hold is not None else ""
+        say("Progressing", False, "ActionFailed", f"tried {drift.attempts} times; {held or 'it will be tried again'}")
+        say("Reconciling", not held, "Held" if held else "Retrying", held or what)
         say("Degraded", True, "ActionFailed", error)
     elif hold is not None and drift.phase is Phase.OPEN:
         say("Ready", False, "Held", f"{what}; held by {hold.guard}: {hold.reason}")

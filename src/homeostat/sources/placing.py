@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from homeostat.client import Key, Packed
 from homeostat.loop.compose import Child, applied_by, removals
 from homeostat.loop.live import unmarked
+from homeostat.loop.parents import going
 from homeostat.sources.declared import By, Declared
 from homeostat.sources.files import RenderError
 from homeostat.sources.holdings import Holdings, NotYet
@@ -91,11 +92,15 @@ class Placing:
         return None, SOON_SECONDS if later else 0.0
 
     def _sort_out(self, by: By, wanted: dict[Child, Object], existing: dict[Child, Packed], *, prune: bool) -> None:
-        """Of what is not wanted any more: what is to go is declared as it is, till its turn comes; what is to stay is forgotten."""
+        """Of what is not wanted any more: what is to go is declared as it is, till its turn comes; what is to stay is forgotten, and so is
+        what was never made."""
         declared = self._declared.of(by.sync)
         for child in sorted((existing.keys() | declared.keys()) - wanted.keys()):
             live = existing[child].load() if child in existing else None
-            goes = prune and (live is None or (is_mine(live, by.uid, self._manager) and may_go(live, child)))
+            if live is None:
+                goes = prune and child in declared and going(self._declared.at(declared[child]))
+            else:
+                goes = prune and is_mine(live, by.uid, self._manager) and may_go(live, child)
             if not goes and child in declared:
                 self._declared.drop(declared[child])
             elif goes and child not in declared and live is not None:

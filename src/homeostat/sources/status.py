@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from homeostat.loop.compose import Child
@@ -16,8 +16,6 @@ LINES = 50
 """Of a plan."""
 NOT_OURS = ": it exists and is not ours"
 HISTORY = 10
-OPEN = 200
-"""So many objects that are not as declared, and are not being made so, are told with what differs."""
 INVENTORY = 1000
 """So many objects are named one by one; of more, how many there are of each kind."""
 
@@ -88,39 +86,6 @@ def remembered(history: Sequence[Object], prepared: Prepared, at: str, outcome: 
     ):
         return list(history)
     return [entry, *history][:HISTORY]
-
-
-def open_of(children: Sequence[Object], kept: Container[str]) -> Object | None:
-    """What is not as declared and does not become so by itself, as `homeostat plan`, `explain` and `approve` show it.
-
-    The ledger of a Sync is in memory, and who looks from outside has only this. `kept` are kinds that a loop keeps.
-    """
-    stuck = [child for child in children if _is_stuck(child)]
-    if not stuck:
-        return None
-    return {"total": len(stuck), "objects": [_line(child, kept) for child in stuck[:OPEN]]}
-
-
-def _is_stuck(child: Object) -> bool:
-    status = child["status"]
-    return not child_is(child, "Progressing") and ("drift" in status or (find_condition(child, "Ready") or {}).get("status") == "Unknown")
-
-
-def _line(child: Object, kept: Container[str]) -> Object:
-    metadata, manifest, status = child["metadata"], child["spec"]["manifest"], child["status"]
-    resource, _, name = metadata["name"].partition("/")
-    found: Object = {"apiVersion": manifest["apiVersion"], "kind": manifest["kind"], "resource": resource, "name": name}
-    if metadata.get("namespace"):
-        found["namespace"] = metadata["namespace"]
-    if metadata.get("labels"):
-        found["labels"] = metadata["labels"]
-    if resource in kept:
-        found["kept"] = True  # then its declaration is guarded here, and what becomes of it there
-    if "drift" in status:
-        found["drift"] = status["drift"]
-    said = [find_condition(child, kind) for kind in ("Ready", "Reconciling")]
-    found["conditions"] = [{name: one.get(name, "") for name in ("type", "status", "reason", "message")} for one in said if one]
-    return found
 
 
 def refused_of(error: RenderError, commit: str) -> Object:

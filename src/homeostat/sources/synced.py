@@ -18,7 +18,7 @@ from homeostat.loop.compose import Child, named_kinds, read_kinds
 from homeostat.loop.controller import MANAGER
 from homeostat.loop.declarations import ADOPT, Followed, Object
 from homeostat.loop.hints import Bell
-from homeostat.loop.parents import child_is, going
+from homeostat.loop.parents import child_is, going, open_of
 from homeostat.loop.provider import Moved
 from homeostat.loop.queue import Priority, WorkQueue
 from homeostat.loop.status import merge_patch
@@ -36,7 +36,7 @@ from homeostat.sources.placing import Placing
 from homeostat.sources.preparing import Home, Prepared
 from homeostat.sources.readying import Mark, Readied, Readying, refusal
 from homeostat.sources.repository import GitFailure
-from homeostat.sources.status import Standing, conditions_of, inventory_of, open_of, refused_of, remembered
+from homeostat.sources.status import Standing, conditions_of, inventory_of, refused_of, remembered
 from homeostat.sources.webhook import Webhooks
 from homeostat.sources.writeback import WriteBack
 

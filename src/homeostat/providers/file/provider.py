@@ -143,7 +143,7 @@ class File(Provider[FileSpec, FileState], group="files.homeostat.dev", host=True
                 and change.old is not ABSENT
                 and change.path[1] not in ours
             ):
-                return f"{spec.path}/{change.path[1]} exists and is not ours; to take it over, declare `adopt: true`"
+                return f"{spec.path}/{change.path[1]} exists and is not ours; to take it over, annotate it with {ADOPT}=true"
         return ""
 
     # Acting

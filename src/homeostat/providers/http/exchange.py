@@ -64,6 +64,8 @@ class Answer:
     status: int
     headers: Mapping[str, str]
     body: bytes = field(repr=False)
+    url: str = ""
+    """Who gave it, behind all redirects."""
 
     def json(self) -> Any:
         """The body, decoded. `Failed` where it is no JSON."""
@@ -147,7 +149,7 @@ class Exchange:
                     if len(received) > self._limit:
                         raise Failed(f"the answer of {access.origin} is longer than {self._limit} bytes")
                 found = {name.lower(): value for name, value in response.headers.items()}
-                return Answer(response.status, found, bytes(received))
+                return Answer(response.status, found, bytes(received), url)
         except TimeoutError:
             raise Failed(f"{access.origin} did not answer within {access.timeout:g} s") from None
         except aiohttp.ClientConnectorCertificateError as error:

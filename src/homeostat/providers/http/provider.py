@@ -17,11 +17,13 @@ from homeostat.loop.provider import Declared, Moved, Provider, Refused, Undeclar
 from homeostat.providers.addresses import Forbidden, Hosts
 from homeostat.providers.http.discover import undeclared
 from homeostat.providers.http.exchange import ANSWER_LIMIT, Access, Answer, Exchange, Failed, origin_of
+from homeostat.providers.http.pages import has_more
 from homeostat.providers.http.spec import ID, Find, HttpResourceSpec, HttpResourceState
 from homeostat.providers.projection import bury, dig, project
 from homeostat.providers.references import MissingValue, Source, Values, read_values
 
 _MERGE_PATCH = "application/merge-patch+json"
+_PARTIAL = 206
 _URL = "url"
 """Under which note the URL stands that a thing was made at."""
 
@@ -76,6 +78,8 @@ class HttpResource(Provider[HttpResourceSpec, HttpResourceState], group="http.ho
             return ABSENT
         answer = await self._exchange.send(access, "GET", url)
         if answer.status in spec.absent_codes:
+            if answer.url.rstrip("/") != url.rstrip("/"):  # a page to log in, say: that it is not there says nothing of the thing
+                raise Failed(f"GET {url} leads to {answer.url}, which answered {answer.shown(access)}")
             return ABSENT
         if not _succeeded(spec, answer):
             raise Failed(f"GET {url} answered {answer.shown(access)}")
@@ -107,10 +111,11 @@ class HttpResource(Provider[HttpResourceSpec, HttpResourceState], group="http.ho
         answer = await self._exchange.send(access, "GET", find.url)
         if not _succeeded(spec, answer):
             raise Failed(f"GET {find.url} answered {answer.shown(access)}")
-        if 'rel="next"' in answer.headers.get("link", ""):
+        document = answer.json()
+        if has_more(document, find.items, answer.headers.get("link", "")):
             raise Failed(f"{find.url} gives its list in pages: who is not on the first may be on another; use a filter")
         try:
-            items = dig(answer.json(), find.items)
+            items = dig(document, find.items)
         except KeyError:
             items = None
         if not isinstance(items, list):
@@ -256,7 +261,7 @@ def _line(values: Values, key: str) -> str:
 
 
 def _succeeded(spec: HttpResourceSpec, answer: Answer) -> bool:
-    return answer.status in spec.success_codes if spec.success_codes else 200 <= answer.status < 300
+    return answer.status in spec.success_codes if spec.success_codes else 200 <= answer.status < 300 and answer.status != _PARTIAL
 
 
 def _tied_to(found: _Found) -> dict[str, str]:
