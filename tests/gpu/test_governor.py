@@ -324,6 +324,20 @@ def test_a_pool_at_its_maximum_is_not_asked() -> None:
     assert why(plan, "w").reason.endswith("every pool that has such nodes is at its maximum")
 
 
+def test_where_the_cheapest_pool_gives_none_the_next_is_asked_and_it_is_tried_again() -> None:
+    cheap = pool_of("cheap", 1) | {"status": {"machines": [{"key": "k", "refused": "no more quota"}], "trouble": "no more quota"}}
+    objects = [tenant("a", 64), cheap, node("n0"), workload("r", 8, on=[("n0", list(range(8)))])]
+    waiting = [workload(f"w{i}", 8, submitted=-400) for i in range(2)]
+    asked = {decision.name: decision.count for decision in plan_of(*objects, pool_of("dear", 9), *waiting).of(Verb.SCALE_UP)}
+    assert asked == {"dear": 2, "cheap": 1}
+    plan = plan_of(*objects, *waiting)
+    assert {decision.name: decision.count for decision in plan.of(Verb.SCALE_UP)} == {"cheap": 1}, "no more than it has refused"
+    assert why(plan, "w0").reason.endswith("cheap gives no nodes: no more quota")
+    unread = pool_of("cheap", 1) | {"status": {"trouble": "it cannot be read"}}
+    asked = {decision.name: decision.count for decision in plan_of(objects[0], unread, *objects[2:], pool_of("dear", 9), *waiting).of(Verb.SCALE_UP)}
+    assert asked == {"dear": 2}
+
+
 def test_a_type_that_no_node_has_yet_is_asked_of_its_pool() -> None:
     wanting = workload("w", 2, submitted=-400, models=["B200"])
     plan = plan_of(tenant("a", 64), pool_of("p", 9, model="B200"), node("n0"), wanting)
@@ -441,6 +455,45 @@ def test_what_the_fleet_does_not_have_is_said() -> None:
         Constraint.TYPE,
         Constraint.QUOTA,
     ]
+
+
+@pytest.mark.parametrize(
+    ("wants", "says"),
+    [
+        ({"resources": {"gpus": 1, "cpuMilli": 65_000}}, "no node of the fleet has the 65000 thousandths of a CPU that a replica wants: the most is 64000"),
+        ({"resources": {"gpus": 1, "memoryMib": 600_000}}, "no node of the fleet has the 600000 MiB of memory that a replica wants: the most is 500000"),
+        ({"resources": {"gpus": 1, "gpuMemoryMib": 90_000}}, "no node of the fleet has the 90000 MiB of GPU memory that it wants: a GPU has 80000 at most"),
+        ({"resources": {"gpus": "0.5", "gpuMemoryMib": 50_000}}, "no node of the fleet has the 50000 MiB of GPU memory that it wants: 0.5 of a GPU has 40000 at most"),
+        ({"resources": {"gpus": 9}}, "no node of the fleet has the 9 GPUs that a replica wants: the most is 8"),
+        ({"spot": "Require"}, "it wants spot nodes, and there are none"),
+        ({"replicas": 9, "topology": "Node"}, "no node of the fleet has room for all its 9 replicas, even with nothing else there"),
+        ({"replicas": 17}, "it wants 17 replicas at once, and with nothing else on it the fleet has room for 16"),
+        ({"replicas": 3, "resources": {"gpus": 1, "cpuMilli": 40_000}}, "it wants 3 replicas at once, and with nothing else on it the fleet has room for 2"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("waited", [60.0, 90_000.0])
+def test_what_no_fleet_of_this_size_can_run_is_told_so_and_holds_up_nobody(wants: dict[str, Any], says: str, waited: float) -> None:
+    machines = [node(name, cpuMilli=64_000, memoryMib=500_000) for name in ("n1", "n2")]
+    for machine in machines:
+        machine["spec"]["gpus"] = [{"index": i, "memoryMib": 80_000} for i in range(8)]
+    others = [workload(f"w{i:02}", submitted=-30) for i in range(16)]
+    plan = plan_of(tenant("a", 64), *machines, workload("odd", submitted=-waited, **wants), *others)
+    assert (why(plan, "odd").reason, why(plan, "odd").estimated_start) == (says, None)
+    assert len(plan.of(Verb.ADMIT)) == 16, "nodes are kept back for what can never start on them"
+
+
+def test_what_a_quota_will_never_let_in_is_told_so() -> None:
+    cohort = [tenant("a", 4, cohort="c"), tenant("b", 8, lending=2, cohort="c")]
+    plan = plan_of(*cohort, node("n1"), workload("large", replicas=7), workload("fits", replicas=6))
+    assert named(plan.of(Verb.ADMIT)) == ["fits"]
+    assert why(plan, "large").reason.endswith("it may never have more than 6")
+    assert why(plan, "large").estimated_start is None
+
+
+def test_a_quota_for_a_mistyped_type_is_named() -> None:
+    said = why(plan_of(tenant("a", 4, model="H10O"), node("n1"), workload("w")), "w")
+    assert said.constraint is Constraint.QUOTA
+    assert said.reason == "a has no quota for the types that it asks for: it has some for H10O, and no node has H10O"
 
 
 def test_free_gpus_that_lie_apart_are_fragmentation() -> None:

@@ -42,6 +42,13 @@ def test_one_signal_of_life_or_a_missing_one_is_enough_to_leave_it_alone(busy: d
     assert not any(plan.decisions for plan in idle_for(60, QUIET | busy))
 
 
+@pytest.mark.parametrize("signal", list(QUIET))
+@pytest.mark.parametrize("nonsense", [None, -1.0, "absent"])
+def test_what_a_gpu_does_not_tell_or_cannot_be_is_no_evidence(signal: str, nonsense: Any) -> None:
+    reading = {name: value for name, value in QUIET.items() if name != signal}
+    assert not any(plan.decisions for plan in idle_for(60, reading if nonsense == "absent" else {**reading, signal: nonsense}))
+
+
 def test_nothing_is_reclaimed_on_stale_readings_or_when_nobody_looked() -> None:
     assert not any(plan.decisions for plan in idle_for(60, QUIET, age=-130.0))
     assert not any(plan.decisions for plan in idle_for(120, QUIET, every=5))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.gpu.facts import NOW, node, stamp, tenant, workload
@@ -48,6 +49,69 @@ def test_a_reader_that_is_kept_sees_what_a_new_one_would(done: list[tuple[str, b
             present[key] = obj
     ours, fresh = decide(kept.snapshot(NOW)), decide(Snapshot.from_objects(list(present.values()), NOW))
     assert (ours.decisions, list(ours.pending), ours.memory) == (fresh.decisions, list(fresh.pending), fresh.memory)
+
+
+HUGE = 2**63 - 1
+
+
+def test_amounts_beyond_all_limits_hold_up_nobody_else() -> None:
+    monsters = [
+        workload("cpu", replicas=10_000, resources={"gpus": 1, "cpuMilli": HUGE, "memoryMib": HUGE}),
+        workload("memory", resources={"gpus": "0.5", "gpuMemoryMib": HUGE}),
+        workload("gpus", replicas=10_000, resources={"gpus": HUGE}),
+        workload("text", resources={"gpus": "9" * 40}),
+    ]
+    pool = {"kind": "NodePool", "metadata": {"name": "p"}, "spec": {"model": "H100", "maximum": 9, "cpuMilli": HUGE}}
+    machines = [node("n1", cpuMilli=HUGE, memoryMib=HUGE), node("n2", cpuMilli=1000)]
+    tenants = [tenant("a", 64), tenant("b", HUGE, borrowing=HUGE, lending="9" * 40, cohort="c")]
+    plan = decide(Snapshot.from_objects([*tenants, *machines, pool, *monsters, workload("good", submitted=-400)], NOW))
+    assert "team/good" in {decision.name for decision in plan.decisions}
+    assert {one.name for one in plan.pending} >= {"team/gpus", "team/text"}
+
+
+def test_a_workload_that_cannot_be_read_is_left_out_altogether() -> None:
+    reader = Reader()
+    reader.put(tenant("a", 8))
+    reader.put(node("n1"))
+    reader.put(workload("gone", 4))
+    reader.remove(workload("gone", 4))
+    with pytest.raises(ValueError, match="292 years"):
+        reader.put(workload("odd", maximumRuntime="99999999999h"))
+    assert len(reader.snapshot(NOW).workloads) == 0, "it was taken for another that had its place"
+    reader.put(workload("runs", on=[("n1", [0])]))
+    with pytest.raises(ValueError, match="292 years"):
+        reader.put(workload("runs", on=[("n1", [0])], maximumRuntime="99999999999h"))
+    assert reader.snapshot(NOW).workloads.phase.tolist() == [Phase.RUNNING], "what it was last known to be counts"
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        tenant("a", 8, budget={"gpuHours": 1, "period": "99999999999h"}),
+        tenant("new", 8, sla={"maxWait": "99999999999h"}),
+        node("n2", gpus=1) | {"spec": {"model": "H100", "gpus": [{"uuid": "no index"}]}},
+        {"kind": "NodePool", "metadata": {"name": "p"}, "spec": {"model": "H100", "arrivesWithin": "99999999999h"}},
+    ],
+    ids=["tenant", "new-tenant", "node", "pool"],
+)
+def test_one_that_cannot_be_read_stays_as_it_was_and_holds_up_no_other(odd: dict[str, Any]) -> None:
+    reader = Reader()
+    for obj in (tenant("a", 4), node("n1"), workload("good", 4)):
+        reader.put(obj)
+    with pytest.raises((ValueError, LookupError)):
+        reader.put(odd)
+    assert [decision.name for decision in decide(reader.snapshot(NOW)).decisions] == ["team/good"]
+
+
+def test_types_that_nobody_has_take_no_type_from_those_that_are_there() -> None:
+    objects = [tenant("a", 64), node("n1"), *(workload(f"odd-{i}", models=[f"X{i}-{j}" for j in range(32)]) for i in range(4))]
+    kept = Reader()
+    for obj in (*objects, workload("good", models=["H100"])):
+        kept.put(obj)
+        kept.snapshot(NOW)
+    plan = decide(kept.snapshot(NOW))
+    assert [decision.name for decision in plan.decisions] == ["team/good"]
+    assert {one.reason for one in plan.pending} == {"no node of the fleet has what it asks for"}
 
 
 def test_workloads_are_in_the_order_of_submission_and_then_uid() -> None:

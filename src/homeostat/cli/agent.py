@@ -234,6 +234,8 @@ def plain(error: BaseException) -> str:
 
     found = list(_leaves(error))
     for one in found:
+        if isinstance(one, ApiError) and one.code == 401:
+            return "the server does not take this token: it is wrong, revoked or has run out; `homeostat token create` makes another"
         if isinstance(one, ApiError):
             return one.message
         if isinstance(one, Unreachable | Replaced | RuntimeError | OSError):

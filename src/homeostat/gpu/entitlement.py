@@ -35,6 +35,10 @@ class Limits:
         most = np.minimum(tenants.nominal + borrowing, UNLIMITED)
         return cls(tenants.nominal, most, tenants.nominal - lending, cohort, lendable)
 
+    def ever(self) -> Ints:
+        """The most that each tenant could use if no other of its cohort used anything."""
+        return np.asarray(np.minimum(self.most, self.kept + self.lendable[self.cohort]))
+
 
 class Ledger:
     """Who uses how much, by tenant and column, in thousandths of a GPU, and how much more each may."""

@@ -13,10 +13,11 @@ import msgspec
 import numpy as np
 
 from homeostat.gpu.decisions import Constraint
-from homeostat.gpu.kinds import WHOLE, Ahead, share_text
+from homeostat.gpu.kinds import Ahead, share_text
 from homeostat.gpu.policies.admission import shapes
 from homeostat.gpu.policies.fair_share import BORROWED, OVERDUE, OWN, grouped_sum
-from homeostat.gpu.snapshot import NONE, Floats, Health, Ints, Topology
+from homeostat.gpu.snapshot import NONE, Bools, Floats, Ints, Topology
+from homeostat.gpu.unfit import Emptied, Unfit
 
 if TYPE_CHECKING:
     from homeostat.gpu.cycle import Cycle
@@ -66,7 +67,9 @@ class Pending:
         self._start: Floats = np.full(len(cycle.snapshot.workloads), np.nan)
         self._index: dict[str, int] | None = None
         self._free: Ints = np.zeros(0, dtype=np.int64)
-        self._largest: Ints = np.zeros(0, dtype=np.int64)
+        self._emptied = Emptied(cycle.fleet)
+        self._never: Bools = np.zeros(len(cycle.snapshot.workloads), dtype=bool)
+        """Who could not start on this fleet, or by this quota, whoever else goes."""
         self._position: Ints = np.full(len(cycle.snapshot.workloads), NONE)
         self._position[order] = np.arange(len(order))
         for at, constraint in cycle.constraint.items():
@@ -156,27 +159,32 @@ class Pending:
         cycle, order = self._cycle, self._order
         w, tenants = cycle.snapshot.workloads, cycle.snapshot.tenants
         lead = cycle.lead[order]
-        room = cycle.ledger.rooms()[w.tenant[order], tenants.column[w.tenant[order], lead]]
+        column = tenants.column[w.tenant[order], lead]
+        room = cycle.ledger.rooms()[w.tenant[order], column]
         shape = shapes(cycle, order)[order]
         kinds, first, inverse = np.unique(shape, return_index=True, return_inverse=True)
         self._measure()
+        never = [self._unfit(int(order[i])) for i in first.tolist()]
         codes = np.array(
-            [_CODE[self._lacks(int(order[i]), kind)] for kind, i in zip(kinds.tolist(), first.tolist(), strict=True)]
+            [
+                _CODE[self._lacks(int(order[i]), kind) if cannot is None else cannot[0]]
+                for kind, i, cannot in zip(kinds.tolist(), first.tolist(), never, strict=True)
+            ]
         )
         code = np.where(room < cycle.total[order], _CODE[Constraint.QUOTA], codes[inverse])
         self._code[order] = code
+        hopeless = np.array([cannot is not None for cannot in never])
+        self._never[order] = hopeless[inverse] | (cycle.total[order] > cycle.ledger.limits.ever()[w.tenant[order], column])
         for at in (*cycle.holding, *cycle.reserved):
             let_in = at in cycle.emptied and self._code[at] == _CODE[Constraint.QUOTA]  # as soon as these nodes are empty
             if let_in or self._code[at] == _CODE[Constraint.NONE]:
                 self._code[at] = _CODE[Constraint.CAPACITY]
 
     def _measure(self) -> None:
-        """By model: what is free, and how many GPUs the largest node has."""
+        """By model: what is free."""
         cycle, nodes, models = self._cycle, self._cycle.snapshot.nodes, len(self._cycle.snapshot.models)
         usable = np.where(cycle.fleet.healthy & cycle.open[:, None], np.maximum(cycle.fleet.free, 0), 0).sum(axis=1)
         self._free = np.bincount(nodes.model, weights=usable, minlength=models).astype(np.int64)
-        self._largest = np.zeros(models, dtype=np.int64)
-        np.maximum.at(self._largest, nodes.model, (nodes.health < Health.FAILED).sum(axis=1))
 
     def _lacks(self, at: int, shape: int) -> Constraint:
         """What is missing for a workload that the quota would let in."""
@@ -186,13 +194,16 @@ class Pending:
             return Constraint.HOME
         if any((shape, model) not in cycle.misfits and cycle.fleet.fits(need, model) for model in models):
             return Constraint.RESERVATION
-        if not any(self._largest[model] * WHOLE >= need.milli for model in models):
-            return Constraint.TYPE
         if sum(int(self._free[model]) for model in models) < need.total:
             return Constraint.CAPACITY
         if need.topology != Topology.ANYWHERE:
             return Constraint.TOPOLOGY
         return Constraint.FRAGMENTATION
+
+    def _unfit(self, at: int) -> Unfit | None:
+        cycle = self._cycle
+        need, models = cycle.need_of(at), cycle.models_of(at)
+        return None if need.nodes or not models else self._emptied.why_not(need, models)
 
     def _estimate(self) -> None:
         """When all ahead and it will have had their turn: as GPUs of its model, or those of its tenant, are expected to come free."""
@@ -217,6 +228,7 @@ class Pending:
             )
         for at, when in cycle.holding.items():
             self._start[at] = np.fmin(when, self._start[at])
+        self._start[self._never] = np.nan
 
     def _ahead(self, other: int, at: int) -> Ahead:
         w, cycle = self._cycle.snapshot.workloads, self._cycle
@@ -248,12 +260,27 @@ class Pending:
                 int(cycle.ledger.used[w.tenant[at], column]),
                 int(cycle.ledger.limits.nominal[w.tenant[at], column]),
             )
-            return f"it wants {wants} of {models[cycle.lead[at]]}, and {tenant} uses {share_text(used)} of its {share_text(most)}"
+            sentence = f"it wants {wants} of {models[cycle.lead[at]]}, and {tenant} uses {share_text(used)} of its {share_text(most)}"
+            ever = int(cycle.ledger.limits.ever()[w.tenant[at], column])
+            return f"{sentence}; it may never have more than {share_text(ever)}" if cycle.total[at] > ever else sentence
+        if constraint is Constraint.QUOTA:
+            return self._no_quota(int(w.tenant[at]))
         if at in cycle.reserved:
             return "GPUs are being cleared for it, and it starts when they are free"
         each = share_text(int(w.milli[at]))
-        sentence = _SENTENCES[constraint].format(wants=wants, tenant=tenant, replicas=w.replicas[at], each=each)
+        cannot = self._unfit(at) if self._never[at] else None
+        sentence = cannot[1] if cannot is not None else _SENTENCES[constraint].format(wants=wants, tenant=tenant, replicas=w.replicas[at], each=each)
         return f"{sentence}; {cycle.not_scaled[at]}" if at in cycle.not_scaled else sentence
+
+    def _no_quota(self, tenant: int) -> str:
+        """Of one that may have none of the types that it asks for: which ones it may have, for the name of a type is easily mistyped."""
+        tenants, cycle = self._cycle.snapshot.tenants, self._cycle
+        own = [at for at in range(len(cycle.snapshot.models)) if tenants.column[tenant, at] != NONE][:_NAMED]
+        sentence = f"{tenants.name[tenant]} has no quota for the types that it asks for"
+        if own:
+            sentence += f": it has some for {', '.join(cycle.snapshot.models[at] for at in own)}"
+        nowhere = [cycle.snapshot.models[at] for at in own if not cycle.capacity[at]]
+        return f"{sentence}, and no node has {' or '.join(nowhere)}" if nowhere else sentence
 
 
 _SENTENCES = {
@@ -262,7 +289,6 @@ _SENTENCES = {
     Constraint.REQUEST: "it asks for {each} GPUs a replica: whole ones, or a fraction of one, can be given",
     Constraint.STOPPED: "a person asked for it to be suspended",
     Constraint.BUDGET: "{tenant} has used up its budget of GPU hours",
-    Constraint.QUOTA: "{tenant} has no quota for the types that it asks for",
     Constraint.TYPE: "no node of the fleet has what it asks for",
     Constraint.TOPOLOGY: "there are {wants} GPUs free, but not near enough to each other",
     Constraint.FRAGMENTATION: "there are {wants} GPUs free, but not {replicas} times {each} together",

@@ -67,7 +67,10 @@ class Fleet:
         "packer",
         "rack",
         "room",
+        "size_cpu",
+        "size_memory",
         "spot",
+        "there",
     )
 
     def __init__(
@@ -78,6 +81,9 @@ class Fleet:
         self.model, self.domain, self.rack, self.spot = nodes.model, nodes.domain, nodes.rack, nodes.spot
         self.gpu_memory = nodes.gpu_memory
         self.healthy: Bools = nodes.health == Health.HEALTHY
+        self.there: Bools = nodes.health < Health.FAILED
+        """Which GPUs there are, those that are only suspect among them."""
+        self.size_cpu, self.size_memory = nodes.cpu, nodes.memory
         there = nodes.health < Health.ABSENT
         sizes = Sizes.of(nodes.cpu, nodes.memory, there, nodes.model)
         free = np.where(self.healthy, WHOLE, 0).astype(np.int64)
@@ -194,6 +200,15 @@ class Fleet:
         if need.spot != Spot.ALLOW:
             allowed &= self.spot[nodes] == (need.spot == Spot.REQUIRE)
         return allowed
+
+    def slots_when_empty(self, need: Need, nodes: Ints) -> Ints:
+        """How many replicas each node would take with nothing else on it."""
+        gpus = self.there[nodes].sum(axis=1)
+        slots = gpus // (need.milli // WHOLE) if need.milli >= WHOLE else gpus * (WHOLE // max(need.milli, 1))
+        for have, each in ((self.size_cpu, need.cpu), (self.size_memory, need.memory)):
+            if each:
+                slots = np.minimum(slots, have[nodes] // each)
+        return np.asarray(np.where(self.allows(need, nodes), slots, 0))
 
     def _one_node(self, need: Need, models: Sequence[int], ends: float) -> int | None:
         """The cheapest node that takes all replicas, and of these the one where least is lost."""

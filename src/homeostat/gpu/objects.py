@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from homeostat.gpu.beats import Beats
-from homeostat.gpu.kinds import WHOLE, NodeStage, milli
+from homeostat.gpu.kinds import SIZE_MOST, WHOLE, NodeStage, milli
 from homeostat.gpu.snapshot import (
     ANY_MODEL,
     NEVER,
@@ -63,6 +63,8 @@ _IDLES = {"Reclaim": Idle.RECLAIM, "Warn": Idle.WARN, "Ignore": Idle.IGNORE}
 _EXCEEDED = {"Warn": Exceeded.WARN, "Hold": Exceeded.HOLD, "Suspend": Exceeded.SUSPEND}
 _HEALTH = {"Healthy": Health.HEALTHY, "Suspect": Health.SUSPECT, "Failed": Health.FAILED}
 _SUBMITTED = (WORKLOAD.names or ()).index("submitted")
+_MODELS_MOST = 63
+"""How many can be told apart: a bit each."""
 _DEFAULT_GRACE, _DEFAULT_ARRIVAL, _DEFAULT_PERIOD = "30s", "10m0s", "720h0m0s"
 
 
@@ -113,7 +115,7 @@ class Reader:
         """Nodes whose status changed since, and nothing else."""
 
     def put(self, obj: Object) -> None:
-        """Adds an object, or takes note of its change. Of other kinds nothing is kept."""
+        """Adds an object, or takes note of its change. Of other kinds nothing is kept. Raises where it cannot be read: then nothing has changed."""
         kind, name = obj.get("kind"), obj["metadata"]["name"]
         if kind == "Workload":
             self._put_workload(obj)
@@ -122,7 +124,9 @@ class Reader:
         elif kind == "GpuNode" and (obj.get("status") or {}).get("stage") == NodeStage.GIVING_BACK:
             self.remove(obj)  # nothing is on it, and nothing will be
         elif (shelf := self._shelf(kind)) is not None:
-            before, shelf[name] = shelf.get(name), obj
+            if (before := shelf.get(name)) is None or before["spec"] != obj["spec"]:
+                _check(obj)  # one that cannot be read stays as it was before, and holds up no other
+            shelf[name] = obj
             self._stir(kind, before, obj)
 
     def remove(self, obj: Object) -> None:
@@ -219,7 +223,7 @@ class Reader:
         if status.get("phase") in _ENDED or (meta.get("deletionTimestamp") and not status.get("assignment")):
             self._drop(uid)
             return
-        slot = self._slots.get(uid)
+        slot, row = self._slots.get(uid), _row(meta, spec, status)  # one that cannot be read takes no slot
         if slot is None:
             slot = self._slots[uid] = self._vacant.pop() if self._vacant else len(self._texts)
             if slot == len(self._texts):
@@ -237,11 +241,10 @@ class Reader:
             self._assigned[slot] = self._rows_of(status["assignment"])
         else:
             self._assigned.pop(slot, None)
-        row = _row(meta, spec, status)
         if row[_SUBMITTED] != self._rows["submitted"][slot]:
             self._moved.add(slot)
         self._rows[slot] = row
-        if self._quiet is not None and not set(models) <= set(self._quiet[0]):
+        if self._quiet is not None and len(self._quiet[0]) < _MODELS_MOST and not set(models) <= set(self._quiet[0]):
             self._quiet = None
 
     def _drop(self, uid: str) -> None:
@@ -263,7 +266,7 @@ class Reader:
         for slot in slots:
             _, name, tenant, wanted = self._texts[slot]
             if wanted not in masks:
-                masks[wanted] = sum(bits[model] for model in set(wanted))
+                masks[wanted] = sum(bits.get(model, 0) for model in set(wanted))
             mask_of.append(masks[wanted])
             key = (tenant, name.partition("/")[0])
             if key not in found:
@@ -305,10 +308,11 @@ class Reader:
         tenants = [self._tenants[name] for name in sorted(self._tenants)]
         models = {obj["spec"]["model"] for obj in (*self._nodes.values(), *pools)}
         models |= {quota["model"] for obj in tenants for quota in obj["spec"].get("quotas") or ()} - {"*"}
-        models |= {model for slot in self._slots.values() for model in self._texts[slot][3]}
+        if len(models) > _MODELS_MOST:
+            raise ValueError(f"{len(models)} models of GPUs are named, and {_MODELS_MOST} can be told apart")
+        wished = {model for slot in self._slots.values() for model in self._texts[slot][3]} - models
+        models.update(sorted(wished)[: _MODELS_MOST - len(models)])  # of those that nobody has, one is as good as another
         names = sorted(models)
-        if len(names) > 63:
-            raise ValueError(f"{len(names)} models of GPUs are named, and 63 can be told apart")
         index = {name: at for at, name in enumerate(names)}
         return names, _read_tenants(tenants, index), _read_pools(pools, index)
 
@@ -330,9 +334,7 @@ def _row(meta: Object, spec: Object, status: Object) -> tuple[Any, ...]:
         replicas,
         each,
         0,
-        needs.get("gpuMemoryMib", 0),
-        needs.get("cpuMilli", 0),
-        needs.get("memoryMib", 0),
+        *(min(needs.get(field, 0), SIZE_MOST) for field in ("gpuMemoryMib", "cpuMilli", "memoryMib")),
         spec.get("priority", 0),
         _TOPOLOGIES[spec.get("topology", "")],
         _SPOTS[spec.get("spot", "Allow")],
@@ -351,6 +353,17 @@ def _row(meta: Object, spec: Object, status: Object) -> tuple[Any, ...]:
     )
 
 
+def _check(obj: Object) -> None:
+    """Raises where a tenant, a node or a pool cannot be read."""
+    spec = obj["spec"]
+    if obj["kind"] == "Tenant":
+        _read_tenants([obj], {quota["model"]: at for at, quota in enumerate(spec.get("quotas") or ())})
+    elif obj["kind"] == "GpuNode":
+        _read_nodes([obj], {spec["model"]: 0}, {})
+    else:
+        _read_pools([obj], {spec["model"]: 0})
+
+
 def _read_nodes(nodes: Sequence[Object], models: dict[str, int], pools: dict[str, int]) -> Nodes:
     specs, states = [obj["spec"] for obj in nodes], [obj.get("status") or {} for obj in nodes]
     width = max((gpu["index"] + 1 for spec in specs for gpu in spec.get("gpus") or ()), default=1)
@@ -362,8 +375,8 @@ def _read_nodes(nodes: Sequence[Object], models: dict[str, int], pools: dict[str
             if reading["index"] < width and health[at, reading["index"]] != Health.ABSENT:
                 health[at, reading["index"]] = _HEALTH[reading.get("health", "Healthy")]
                 for field, values in readings.items():
-                    value = reading.get(field, None if field == "cpu" else 0.0)
-                    values[at, reading["index"]] = np.nan if value is None else value
+                    value = reading.get(field)
+                    values[at, reading["index"]] = np.nan if value is None or value < 0 else value
     reported = np.array([_time(state.get("reportedAt")) for state in states], dtype=np.float64)
     return Nodes(
         name=[obj["metadata"]["name"] for obj in nodes],
@@ -371,8 +384,8 @@ def _read_nodes(nodes: Sequence[Object], models: dict[str, int], pools: dict[str
         domain=_groups(spec.get("nvlinkDomain") for spec in specs),
         rack=_groups(spec.get("rack") for spec in specs),
         pool=_ints(pools.get(spec.get("pool", ""), NONE) for spec in specs),
-        cpu=_ints(spec.get("cpuMilli") or UNLIMITED for spec in specs),
-        memory=_ints(spec.get("memoryMib") or UNLIMITED for spec in specs),
+        cpu=_ints(_size(spec, "cpuMilli") for spec in specs),
+        memory=_ints(_size(spec, "memoryMib") for spec in specs),
         cost=_floats(spec.get("costPerHour", 0.0) for spec in specs),
         spot=_bools(spec.get("spot", False) for spec in specs),
         cordoned=_bools(
@@ -386,7 +399,7 @@ def _read_nodes(nodes: Sequence[Object], models: dict[str, int], pools: dict[str
         reported=reported,
         flaps=_ints(state.get("flaps", 0) for state in states),
         gpu_memory=_ints(
-            min((gpu.get("memoryMib") or UNLIMITED for gpu in spec.get("gpus") or ()), default=0) for spec in specs
+            min((_size(gpu, "memoryMib") for gpu in spec.get("gpus") or ()), default=0) for spec in specs
         ),
         health=health,
         use=readings["utilisation"],
@@ -438,14 +451,18 @@ def _read_pools(pools: Sequence[Object], models: dict[str, int]) -> Pools:
         name=[obj["metadata"]["name"] for obj in pools],
         model=_ints(models[spec["model"]] for spec in specs),
         gpus=_ints(spec.get("gpusPerNode", 8) for spec in specs),
-        gpu_memory=_ints(spec.get("gpuMemoryMib") or UNLIMITED for spec in specs),
-        cpu=_ints(spec.get("cpuMilli") or UNLIMITED for spec in specs),
-        memory=_ints(spec.get("memoryMib") or UNLIMITED for spec in specs),
+        gpu_memory=_ints(_size(spec, "gpuMemoryMib") for spec in specs),
+        cpu=_ints(_size(spec, "cpuMilli") for spec in specs),
+        memory=_ints(_size(spec, "memoryMib") for spec in specs),
         minimum=_ints(_wanted(obj, "minimum") for obj in pools),
         maximum=_ints(_wanted(obj, "maximum") for obj in pools),
         cost=_floats(spec.get("costPerHour", 0.0) for spec in specs),
         spot=_bools(spec.get("spot", False) for spec in specs),
         coming=_ints((obj.get("status") or {}).get("coming", 0) for obj in pools),
+        refused=_ints(
+            sum(bool(one.get("refused")) for one in (obj.get("status") or {}).get("machines") or ()) for obj in pools
+        ),
+        trouble=[(obj.get("status") or {}).get("trouble", "") for obj in pools],
         arrives_within=_floats(_seconds(spec.get("arrivesWithin", _DEFAULT_ARRIVAL)) for spec in specs),
     )
 
@@ -453,6 +470,11 @@ def _read_pools(pools: Sequence[Object], models: dict[str, int]) -> Pools:
 def _wanted(pool: Object, limit: str) -> int:
     """Of a pool that is deleted nothing is wanted any more."""
     return 0 if pool["metadata"].get("deletionTimestamp") else int(pool["spec"].get(limit, 0))
+
+
+def _size(spec: Object, field: str) -> int:
+    """What there is of it; where nobody said, there is enough."""
+    return min(spec.get(field) or UNLIMITED, UNLIMITED)
 
 
 def _groups(names: Iterable[str | None]) -> Ints:

@@ -245,6 +245,10 @@ class Pools:
     cost: Floats
     spot: Bools
     coming: Ints
+    refused: Ints
+    """Nodes that were asked for and not had: they are asked for again."""
+    trouble: Sequence[str]
+    """Why nothing is to be had of it; empty where something is."""
     arrives_within: Floats
 
     def __len__(self) -> int:

@@ -6,7 +6,7 @@ It needs numpy (`homeostat[gpu]`): import it late.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -84,7 +84,7 @@ async def gather(client: Client) -> Facts:
 
     notes: list[str] = []
     try:
-        found = await asyncio.gather(*(listed(info.api_version, info.kind) for info in (*READ, POLICY)))
+        found = await _all(listed(info.api_version, info.kind) for info in (*READ, POLICY))
     except ApiError as error:
         if error.code == 404:
             raise NoGpus(
@@ -107,6 +107,15 @@ async def gather(client: Client) -> Facts:
         halts=await _halts(client),
         notes=[*notes, *loop_notes(leases, Clock().now())],
     )
+
+
+async def _all(asked: Iterable[Coroutine[Any, Any, list[Object]]]) -> list[list[Object]]:
+    """What all of them give. Raises what the first of them raises, when the others have ended too: none asks on behind the back of who closes."""
+    found = await asyncio.gather(*asked, return_exceptions=True)
+    for one in found:
+        if isinstance(one, BaseException):
+            raise one
+    return [one for one in found if not isinstance(one, BaseException)]
 
 
 def put(reader: Reader, kind: str, obj: Object, notes: list[str]) -> None:

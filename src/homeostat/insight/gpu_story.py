@@ -204,6 +204,8 @@ class Story:
             return f"{self._would()}, at the next cycle"
         if self.why is not None:
             return "it starts when it is its turn and there is room; every cycle looks again"
+        if self.phase == "Pending":
+            return f"nothing: what it declares cannot be read. See `homeostat explain workload {self.meta['name']}`"
         return {"Starting": "its agents start it", "Suspending": "its agents take it off its GPUs"}.get(
             self.phase, "nothing is planned: it runs on"
         )

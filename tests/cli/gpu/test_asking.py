@@ -271,3 +271,18 @@ subjects: [{{apiGroup: rbac.authorization.k8s.io, kind: User, name: ada}}]
     assert "vision" in done.stdout
     assert "heartbeats cannot be read" in done.stderr
     assert "past use cannot be read" in done.stderr
+
+
+@pytest.mark.parametrize("words", [("top",), ("queue",), ("quota",), ("explain", "job")])
+def test_where_there_is_no_server_it_says_so_and_nothing_else(tmp_path: Path, words: tuple[str, ...]) -> None:
+    nowhere = {"server": "https://127.0.0.1:1", "insecure-skip-tls-verify": True}
+    config = {
+        "clusters": [{"name": "x", "cluster": nowhere}],
+        "users": [{"name": "x", "user": {"token": "x"}}],
+        "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
+    }
+    (tmp_path / "nowhere").write_text(json.dumps({"apiVersion": "v1", "kind": "Config", "current-context": "x", **config}))
+    done = subprocess.run([*COMMAND, "gpu", *words, "--kubeconfig", tmp_path / "nowhere"], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    [said] = done.stderr.splitlines()
+    assert said.startswith("Error: cannot reach https://127.0.0.1:1")

@@ -100,7 +100,9 @@ def test_a_token_without_a_role_is_told_so_at_once(homeostat: Any, tmp_path: Pat
         check=False,
     )
     assert done.returncode == 1
-    assert done.stderr == "Error: Unauthorized\n"
+    assert done.stderr == (
+        "Error: the server does not take this token: it is wrong, revoked or has run out; `homeostat token create` makes another\n"
+    )
 
 
 @pytest.mark.parametrize(

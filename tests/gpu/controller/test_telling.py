@@ -18,6 +18,7 @@ from homeostat.gpu.controller.waiting import AT_ONCE, EVERY_SECONDS, Waiting
 from homeostat.gpu.kinds import POLICY, WORKLOAD
 from homeostat.model.clock import parse_time
 from homeostat.model.conditions import condition_is, find_condition
+from homeostat.model.errors import ApiError
 from homeostat.model.protocol import FINALIZER
 
 SLEEP = python("import time; time.sleep(1000)")
@@ -96,6 +97,25 @@ async def test_all_that_wait_are_told_why_however_long_the_queue(world: World) -
     assert {one["status"]["constraint"] for one in told} == {"type"}
     assert all(one["status"]["phase"] == "Pending" and one["status"]["submittedAt"] for one in told)
     assert not any("finalizers" in one["metadata"] for one in told)  # nothing of them is anywhere
+
+
+async def test_one_that_cannot_be_read_is_told_so_and_holds_up_no_other(world: World) -> None:
+    async with world.node("n1", 1):
+        await world.quota(1)
+        await world.declare("odd", maximumRuntime="99999999999h")
+        await world.declare("job")
+        await world.phase("job", "Running")
+        odd = await world.until("odd", lambda obj: condition_is(obj, "Ready", "Unknown"))
+        assert "spec.maximumRuntime" in (find_condition(odd, "Ready") or {})["message"]
+        assert not odd["status"].get("reason"), "something is said of it that it does not declare"
+
+
+@pytest.mark.parametrize(
+    "asked", [{"cpuMilli": 2**63 - 1}, {"gpuMemoryMib": 2**62}, {"gpus": 2**60}, {"gpus": "9" * 30}, {"gpus": "1" + "0" * 12 + "m"}]
+)
+async def test_what_no_machine_can_reckon_with_is_refused(world: World, asked: dict[str, Any]) -> None:
+    with pytest.raises(ApiError, match=f"spec.resources.{next(iter(asked))}"):
+        await world.declare("odd", resources=asked)
 
 
 async def test_submissions_of_one_second_are_told_apart(world: World) -> None:

@@ -136,10 +136,10 @@ async def hook(world: World) -> AsyncIterator[Object]:
         body = await request.read()
         asked = json.loads(body)
         found["sent"].append((asked, dict(request.headers), body))
-        if found["status"] != 200:
-            return web.Response(status=found["status"], text="no more quota")
+        if found["status"] != 200 or asked["action"] == found.get("refuses"):
+            return web.Response(status=429, text="no more quota")
         if asked["action"] == "get":
-            found["nodes"].setdefault(request.headers["Idempotency-Key"], f"vm-{len(found['nodes'])}")
+            found["nodes"].setdefault(request.headers["Idempotency-Key"], found.get("always") or f"vm-{len(found['nodes'])}")
             return web.json_response({"node": found["nodes"][asked["key"]]})
         if asked["action"] == "giveBack":
             found["nodes"].pop(asked["key"], None)
@@ -188,3 +188,34 @@ async def test_what_a_webhook_refuses_is_told_and_asked_again_by_the_same_key(wo
     hook["status"] = 200
     await world.declare_pool(minimum=1, maximum=1, provision={"webhook": hook["url"]})
     await eventually(lambda: len(hook["nodes"]) == 1, 90)
+
+
+async def test_a_node_that_is_refused_is_told_and_is_asked_for_no_more_when_nobody_wants_it(world: World, hook: Object) -> None:
+    hook["refuses"] = "get"
+    await world.declare_pool(minimum=1, provision={"webhook": hook["url"]})
+    why = "get: 127.0.0.1 answered 429: no more quota"
+    status = await world.pool_is(lambda status: status.get("reason") == why)
+    assert (status["trouble"], status["coming"]) == (why, 0)
+    [entry] = status["machines"]
+    await eventually(lambda: len([one for one, _, _ in hook["sent"] if one["action"] == "get"]) >= 2, 60)
+    assert {one["key"] for one, _, _ in hook["sent"] if one["action"] == "get"} == {entry["key"]}
+    await world.declare_pool(minimum=0, provision={"webhook": hook["url"]})
+    status = await world.pool_is(lambda status: not status.get("machines") and not status.get("reason"))
+    assert {one["key"] for one, _, _ in hook["sent"] if one["action"] == "giveBack"} == {entry["key"]}
+
+
+async def test_of_a_pool_that_gives_one_node_for_two_keys_nothing_is_taken_back(world: World, hook: Object) -> None:
+    hook["always"] = "vm"
+    await world.declare_pool(minimum=2, provision={"webhook": hook["url"]})
+    await world.pool_is(lambda status: "vm is given for two keys" in status.get("reason", ""))
+    await world.declare_pool(minimum=0, provision={"webhook": hook["url"]})
+    await world.pool_is(lambda status: status.get("observedGeneration") == 2 and "two keys" in status.get("trouble", ""))
+    assert not [one for one, _, _ in hook["sent"] if one["action"] == "giveBack"]
+
+
+async def test_a_pool_that_was_never_asked_for_anything_can_be_deleted_though_it_cannot_be_read(world: World, hook: Object) -> None:
+    hook["status"] = 500
+    await world.declare_pool(minimum=1, provision={"webhook": hook["url"]})
+    await world.pool_is(lambda status: "answered 429" in status.get("trouble", ""))
+    await world.pools.delete("p")
+    await eventually(lambda: world.provider.governor.nodes.pool("p") is None, 60)

@@ -9,7 +9,7 @@ import pytest
 
 from homeostat.gpu.decisions import Constraint, Decision, Verb
 from homeostat.gpu.kinds import NodeStage, PoolNode
-from homeostat.gpu.pools.standing import by_node, late_ones, node_wish, pool_state, pool_wish
+from homeostat.gpu.pools.standing import PoolWish, by_node, late_ones, node_wish, pool_state, pool_wish, unwanted_ones
 from homeostat.gpu.pools.ways import Had, PoolFailed, listed, obtained
 
 Object = dict[str, Any]
@@ -98,6 +98,34 @@ def test_no_more_are_asked_for_than_the_maximum_whoever_brought_those_that_are_t
     assert pool_wish(pool(had("a"), deletionTimestamp="now"), [node("a")], {}, asked).nodes == 1
 
 
+def refused(name: str, **more: str) -> Object:
+    return {"key": f"k-{name}", "refused": "no more quota", **more}
+
+
+def test_what_was_refused_is_asked_for_again_by_the_same_key_and_not_beside_a_new_one() -> None:
+    asked = decision(Verb.SCALE_UP, "p", "NodePool", count=2)
+    wish = pool_wish(pool(refused("a"), refused("b")), [], {}, asked)
+    assert wish.nodes == 2
+    assert unwanted_ones([PoolNode(key="k-a", refused="no"), PoolNode(key="k-b", refused="no")], wish) == frozenset()
+
+
+def test_what_was_refused_and_is_wanted_no_more_is_given_back() -> None:
+    machines = [PoolNode(key="k-a", node="a"), PoolNode(key="k-b", refused="no"), PoolNode(key="k-c"), PoolNode(key="k-d", refused="no")]
+    assert pool_wish(pool(had("a"), refused("b"), {"key": "k-c"}, refused("d")), [node("a")], {}, None).nodes == 2
+    assert unwanted_ones(machines, PoolWish(2)) == {"k-b", "k-d"}
+    assert unwanted_ones(machines, PoolWish(3)) == {"k-d"}
+    assert unwanted_ones(machines, PoolWish(4)) == frozenset()
+    assert unwanted_ones(machines[:1], PoolWish(0)) == frozenset(), "a node that is there goes another way"
+
+
+def test_a_replacement_that_was_refused_is_still_wanted_until_the_node_is_back() -> None:
+    lost, machines = {"a": decision(Verb.REPLACE, "a")}, (had("a"), refused("c", replaces="uid-a"))
+    wish = pool_wish(pool(*machines), [node("a")], lost, None)
+    assert (wish.nodes, wish.replaces) == (1, ("uid-a",))
+    assert unwanted_ones([PoolNode(key="k-a", node="a"), PoolNode(key="k-c", refused="no", replaces="uid-a")], wish) == frozenset()
+    assert pool_wish(pool(*machines), [node("a")], {}, None).nodes == 1
+
+
 def test_a_node_that_no_pool_gave_is_not_replaced_by_one() -> None:
     assert pool_wish(pool(), [node("a")], {"a": decision(Verb.REPLACE, "a")}, None).nodes == 0
 
@@ -123,6 +151,7 @@ def test_what_has_not_joined_in_time_or_is_no_more_is_late() -> None:
         (b'{"nodes": [{"node": "a"}]}', '"key"'),
         (b'{"nodes": [{"key": "a", "node": "Not A Name"}]}', "cannot be the name of a node"),
         (b'{"nodes": [{"key": "a"}, {"key": "a"}]}', "twice"),
+        (b'{"nodes": [{"key": "a", "node": "vm"}, {"key": "b", "node": "vm"}]}', "vm is given for two keys, a and b"),
     ],
 )
 def test_an_answer_that_is_not_understood_is_no_empty_pool(answer: bytes, why: str) -> None:

@@ -69,6 +69,18 @@ def test_only_so_many_are_kept(folder: Path) -> None:
     assert b"3xxx" in (folder / "0.out.2").read_bytes()
 
 
+def test_of_one_that_outgrew_all_that_is_kept_only_the_newest_lines_are_copied(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "_OVERGROWN", 64 * 1024)
+    path, policy = folder / "0.out", Logs(max_bytes=4096, keep=2)
+    lines = [b"line %d" % number for number in range(20_000)]
+    path.write_bytes(b"".join(line + b"\n" for line in lines))
+    assert logs.rotate(path, policy)
+    kept = lines_of(folder)
+    assert kept == lines[-len(kept) :], "the newest lines, none of them torn"
+    assert 4096 < (folder / "0.out.1").stat().st_blocks * 512 <= 2 * 4096 + 8192
+    assert path.stat().st_blocks * 512 <= 8192
+
+
 def test_with_none_kept_the_room_is_given_back(folder: Path) -> None:
     path = folder / "0.out"
     path.write_bytes(b"z" * 99 + b"\n" * 100_000)

@@ -122,12 +122,16 @@ def worth_telling(before: Reading, now: Reading) -> bool:
 def _differs(a: GpuReading, b: GpuReading) -> bool:
     return (
         (a.index, a.health, a.reason, a.held_by) != (b.index, b.health, b.reason, b.held_by)
-        or abs(a.utilisation - b.utilisation) > _FRACTION
-        or abs(a.memory_traffic - b.memory_traffic) > _FRACTION
+        or _moved(a.utilisation, b.utilisation, _FRACTION)
+        or _moved(a.memory_traffic, b.memory_traffic, _FRACTION)
         or abs(a.memory_used_mib - b.memory_used_mib) > _MIB
         or abs(a.power_watts - b.power_watts) > _WATTS
         or abs(a.temperature - b.temperature) > _DEGREES
     )
+
+
+def _moved(a: float | None, b: float | None, by: float) -> bool:
+    return a != b if a is None or b is None else abs(a - b) > by
 
 
 class NodeReporter:

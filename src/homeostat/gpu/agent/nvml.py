@@ -131,8 +131,8 @@ class Nvml:
             index=device.gpu.index,
             health=health,
             reason=reason,
-            utilisation=self._mean(device, nvml.NVML_GPU_UTILIZATION_SAMPLES, rates.gpu if rates else 0),
-            memory_traffic=self._mean(device, nvml.NVML_MEMORY_UTILIZATION_SAMPLES, rates.memory if rates else 0),
+            utilisation=self._mean(device, nvml.NVML_GPU_UTILIZATION_SAMPLES, rates and rates.gpu),
+            memory_traffic=self._mean(device, nvml.NVML_MEMORY_UTILIZATION_SAMPLES, rates and rates.memory),
             cpu=round(held.cpu, 3),
             memory_used_mib=memory.used // _MIB,
             power_watts=(self._ask(nvml.nvmlDeviceGetPowerUsage, handle) or 0) / 1000,
@@ -140,13 +140,14 @@ class Nvml:
             held_by=held.workloads,
         )
 
-    def _mean(self, device: _Device, kind: int, at_present: int) -> float:
-        """The mean of a use since the last look, from 0 to 1; where the driver keeps no samples, that of this moment."""
+    def _mean(self, device: _Device, kind: int, at_present: int | None) -> float | None:
+        """The mean of a use since the last look, from 0 to 1; where the driver keeps no samples, that of this moment. None where it tells
+        neither, as of a GPU that is cut by MIG."""
         since = device.seen.get(kind, 0)
         found = self._ask(self._nvml.nvmlDeviceGetSamples, device.handle, kind, since)
         samples = [one for one in found[1] if one.timeStamp > since] if found else []
         if not samples:
-            return at_present / 100
+            return None if at_present is None else at_present / 100
         device.seen[kind] = max(one.timeStamp for one in samples)
         return round(sum(int(one.sampleValue.uiVal) for one in samples) / len(samples) / 100, 3)
 

@@ -435,6 +435,8 @@ class Governor:
 
     def says(self, obj: Object, status: Mapping[str, Any]) -> Object | None:
         """What is told of a workload beside what the loop says of it in `status`; None: nothing is written of it for now."""
+        if obj["metadata"]["uid"] in self._unread:
+            return {}  # there is nothing but that it cannot be read
         return self._speaker.words(obj, status, self.known.settled(obj))
 
     # What is done

@@ -5,7 +5,7 @@ write `2`, `"0.25"` or `250m`. A type of GPU is the name of its model, such as `
 """
 
 from homeostat.gpu import GROUP, VERSION
-from homeostat.gpu.kinds.amounts import WHOLE, Amount, Fraction, Model, Name, Share, milli, share_text
+from homeostat.gpu.kinds.amounts import SIZE_MOST, WHOLE, Amount, Fraction, Model, Name, Share, milli, share_text
 from homeostat.gpu.kinds.node import NODE, Gpu, GpuHealth, GpuNodeSpec, GpuNodeStatus, GpuReading, NodeStage, ProcessUse
 from homeostat.gpu.kinds.policy import (
     POLICY,
@@ -43,6 +43,7 @@ __all__ = [
     "NODE",
     "POLICY",
     "POOL",
+    "SIZE_MOST",
     "TENANT",
     "VERSION",
     "WHOLE",

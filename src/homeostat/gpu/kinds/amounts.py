@@ -12,8 +12,18 @@ from homeostat.model.kinds.definition import status_schema
 WHOLE = 1000
 """Thousandths in a GPU."""
 
-Share = Annotated[int | str, Meta(extra_json_schema={"pattern": "^([0-9]+m|[0-9]+(\\.[0-9]+)?)$", "minimum": 0})]
-"""An amount of GPUs: `2`, `"0.25"`, `250m`."""
+GPUS_MOST = 999_999
+SIZE_MOST = 10**12
+"""Limits on what anybody may ask for, far beyond any fleet: what is reckoned with them, a gang of thousands or a sum over all tenants, is still a
+number that a machine can hold."""
+
+Share = Annotated[
+    int | str,
+    Meta(extra_json_schema={"pattern": "^([0-9]{1,9}m|[0-9]{1,6}(\\.[0-9]+)?)$", "minimum": 0, "maximum": GPUS_MOST}),
+]
+"""An amount of GPUs: `2`, `"0.25"`, `250m`; less than a million."""
+Size = Annotated[int, Meta(ge=0, le=SIZE_MOST)]
+"""An amount of something else: MiB, or thousandths of a core."""
 Name = Annotated[str, Meta(min_length=1, max_length=253)]
 Model = Annotated[str, Meta(min_length=1, max_length=64)]
 Fraction = Annotated[float, Meta(ge=0, le=1)]
@@ -26,10 +36,9 @@ def kept(status: type[Spec]) -> dict[str, Any]:
 
 
 def milli(share: Share) -> int:
-    """An amount of GPUs in thousandths. ValueError where it is none."""
-    if isinstance(share, str) and share.endswith("m"):
-        return int(share[:-1])
-    return round(float(share) * WHOLE)
+    """An amount of GPUs in thousandths, what is beyond all limits as the limit. ValueError where it is none."""
+    found = int(share[:-1]) if isinstance(share, str) and share.endswith("m") else float(share) * WHOLE
+    return round(min(found, GPUS_MOST * WHOLE))
 
 
 def share_text(thousandths: int) -> str:

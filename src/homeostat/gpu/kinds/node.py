@@ -9,7 +9,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from homeostat.gpu import GROUP, VERSION
-from homeostat.gpu.kinds.amounts import Amount, Model, kept
+from homeostat.gpu.kinds.amounts import Amount, Model, Size, kept
 from homeostat.model.kinds import Column, KindInfo, ListMap, Spec
 
 
@@ -18,7 +18,7 @@ class Gpu(Spec):
 
     index: Annotated[int, Meta(ge=0, le=255)]
     uuid: str = ""
-    memory_mib: Annotated[int, Meta(ge=0)] = 0
+    memory_mib: Size = 0
     mig: Annotated[tuple[str, ...], Meta(max_length=16)] = ()
     """MIG profiles that it is cut into, such as `1g.10gb`; none: it is whole, and may be shared in fractions."""
 
@@ -28,8 +28,8 @@ class GpuNodeSpec(Spec):
 
     model: Model
     gpus: Annotated[tuple[Gpu, ...], ListMap("index"), Meta(max_length=64)] = ()
-    cpu_milli: Annotated[int, Meta(ge=0)] = 0
-    memory_mib: Annotated[int, Meta(ge=0)] = 0
+    cpu_milli: Size = 0
+    memory_mib: Size = 0
     nvlink_domain: str = ""
     """Nodes of one domain talk at NVLink speed; empty: within the node only."""
     rack: str = ""
@@ -57,11 +57,11 @@ class GpuReading(Spec):
     health: GpuHealth = GpuHealth.HEALTHY
     reason: str = ""
     """XID, ECC, thermal: what is the matter."""
-    utilisation: float = 0.0
-    """Of its time, from 0 to 1, over the last report."""
-    memory_traffic: float = 0.0
+    utilisation: float | None = None
+    """Of its time, from 0 to 1, over the last report. Without this, `memoryTraffic` or `cpu` it is never taken for idle: not known is not unused."""
+    memory_traffic: float | None = None
     cpu: float | None = None
-    """Cores that the processes on it keep busy, over the last report; without: not known, and then it is never taken for idle."""
+    """Cores that the processes on it keep busy, over the last report."""
     memory_used_mib: int = 0
     power_watts: float = 0.0
     temperature: float = 0.0

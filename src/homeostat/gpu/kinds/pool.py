@@ -8,8 +8,11 @@ from typing import Annotated
 from msgspec import Meta, field
 
 from homeostat.gpu import GROUP, VERSION
-from homeostat.gpu.kinds.amounts import Amount, Model, Name, kept
+from homeostat.gpu.kinds.amounts import Amount, Model, Name, Size, kept
 from homeostat.model.kinds import Column, KindInfo, ListMap, Rule, Spec
+
+NODES_MOST = 1_000_000
+"""Of one pool."""
 
 
 class SecretName(Spec):
@@ -49,12 +52,12 @@ class NodePoolSpec(Spec):
 
     model: Model
     gpus_per_node: Annotated[int, Meta(ge=1, le=64)] = 8
-    gpu_memory_mib: Annotated[int, Meta(ge=0)] = 0
-    cpu_milli: Annotated[int, Meta(ge=0)] = 0
-    memory_mib: Annotated[int, Meta(ge=0)] = 0
-    minimum: Annotated[int, Meta(ge=0)] = 0
+    gpu_memory_mib: Size = 0
+    cpu_milli: Size = 0
+    memory_mib: Size = 0
+    minimum: Annotated[int, Meta(ge=0, le=NODES_MOST)] = 0
     """So many are kept though nothing runs on them."""
-    maximum: Annotated[int, Meta(ge=0)] = 0
+    maximum: Annotated[int, Meta(ge=0, le=NODES_MOST)] = 0
     """No more are had. A node that is being replaced does not count; those beyond a lowered maximum are drained and given back."""
     cost_per_hour: Amount = 0.0
     """Of a node; the cheapest pool that has what is wanted is asked."""
@@ -77,6 +80,8 @@ class PoolNode(Spec):
     """When it was asked for."""
     replaces: str = ""
     """Uid of the GpuNode in whose stead it is."""
+    refused: str = ""
+    """Why it was not had when it was last asked for. It is asked for again as long as it is wanted, and other pools are asked meanwhile."""
 
 
 class NodePoolStatus(Spec):
@@ -85,8 +90,10 @@ class NodePoolStatus(Spec):
     nodes: int = 0
     ready: int = 0
     coming: int = 0
-    """Asked for, and not joined yet."""
+    """Asked for, not refused, and not joined yet."""
     going: int = 0
+    trouble: str = ""
+    """Why nothing is to be had of it at present: it cannot be read, or refuses. While there is some, other pools are asked for what waits."""
     reason: str = ""
     machines: Annotated[tuple[PoolNode, ...], ListMap("key")] = ()
 

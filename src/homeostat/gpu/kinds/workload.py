@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, field
 
 from homeostat.gpu import GROUP, VERSION
-from homeostat.gpu.kinds.amounts import WHOLE, Model, Name, Share
+from homeostat.gpu.kinds.amounts import WHOLE, Model, Name, Share, Size
 from homeostat.model.kinds import Column, KindInfo, Length, ListMap, MapAtomic, Scale, Sensitive, Span, Spec
 
 
@@ -42,9 +42,9 @@ class Resources(Spec):
     """Whole ones, or a fraction of one."""
     models: Annotated[tuple[Model, ...], Meta(max_length=32)] = ()
     """Any of these types; none: any type that the tenant may use."""
-    gpu_memory_mib: Annotated[int, Meta(ge=0)] = 0
-    cpu_milli: Annotated[int, Meta(ge=0)] = 0
-    memory_mib: Annotated[int, Meta(ge=0)] = 0
+    gpu_memory_mib: Size = 0
+    cpu_milli: Size = 0
+    memory_mib: Size = 0
 
 
 class WorkloadSpec(Spec):

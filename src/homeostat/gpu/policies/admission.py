@@ -254,9 +254,11 @@ class Admission:
                 else None
             )
         nodes = np.flatnonzero((fleet.model == model) & cycle.open & (fleet.held_until == NEVER))
-        nodes = nodes[fleet.allows(need, nodes)]
+        slots = fleet.slots_when_empty(need, nodes)
+        nodes, slots = nodes[slots > 0], slots[slots > 0]
         per_replica = max(need.milli // WHOLE, 1)
         times = np.sort(self._release_times(overdue)[nodes], axis=1)[:, per_replica - 1 :: per_replica]
+        times = np.where(np.arange(times.shape[1]) < slots[:, None], times, NEVER)  # where GPUs are free, its CPU or memory may not be enough
         if times.size < need.replicas:
             return None
         return _earliest(times, nodes, fleet.group_of(need, nodes), need.replicas)

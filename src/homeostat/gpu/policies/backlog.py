@@ -60,6 +60,8 @@ def _say_full(cycle: Cycle, waiting: list[int]) -> None:
     pools = cycle.snapshot.pools
     refused = [at for at in waiting if at in cycle.not_scaled]
     for pool in range(len(pools)):
+        if pools.trouble[pool]:
+            continue
         wishing = [at for at in refused if able_pools(cycle, at, pools)[pool]]
         if wishing:
             reason = f"{_depth(cycle, wishing)}, and {pools.name[pool]} is at its maximum of {pools.maximum[pool]}"
@@ -97,9 +99,11 @@ def _has_room(cycle: Cycle, at: int, model: int) -> bool:
 
 
 def _wanted(cycle: Cycle, waiting: list[int], nodes: Ints, coming: Ints) -> Ints:
-    """How many nodes to ask of each pool; what is coming already is reckoned with, and no pool goes beyond its maximum."""
+    """How many nodes to ask of each pool; what is coming already is reckoned with, and no pool goes beyond its maximum. Of one that gives none
+    no more is asked than it refused: it is tried again with those, and the next one is asked too."""
     pools, w = cycle.snapshot.pools, cycle.snapshot.workloads
     wanted = np.zeros(len(pools))
+    gives = np.array([not trouble for trouble in pools.trouble], dtype=bool)
     by_cost = np.lexsort((np.arange(len(pools)), pools.cost / pools.gpus)).tolist()
     for at in waiting:
         able = able_pools(cycle, at, pools)
@@ -112,9 +116,12 @@ def _wanted(cycle: Cycle, waiting: list[int], nodes: Ints, coming: Ints) -> Ints
             part = int(w.replicas[at]) / max(int(pools.gpus[pool]) * WHOLE // int(w.milli[at]), 1)
             if np.ceil(wanted[pool] + part) - coming[pool] + nodes[pool] <= pools.maximum[pool]:
                 wanted[pool] += part
-                del cycle.not_scaled[at]
-                break
-    return np.asarray(np.maximum(np.ceil(wanted).astype(np.int64) - coming, 0))
+                if gives[pool]:
+                    del cycle.not_scaled[at]
+                    break
+                cycle.not_scaled[at] = f"{pools.name[pool]} gives no nodes: {pools.trouble[pool]}"
+    count = np.ceil(wanted).astype(np.int64)
+    return np.asarray(np.where(gives, np.maximum(count - coming, 0), np.minimum(count, pools.refused)))
 
 
 def able_pools(cycle: Cycle, at: int, pools: Pools) -> Bools:

@@ -24,7 +24,7 @@ def keep(cycle: Cycle) -> None:
         cycle.next.spent[name] = (start, spent)
         if spent < budget:
             continue
-        reason = f"{name} has used {spent:.1f} of its {budget:g} GPU hours"
+        reason = f"{name} has used {spent:.3g} of its {budget:g} GPU hours"
         if before < budget:
             cycle.say_of(Verb.WARN, "Tenant", name, reason, Constraint.BUDGET)
         if tenants.exceeded[tenant] >= Exceeded.HOLD:

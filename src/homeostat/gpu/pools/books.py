@@ -36,7 +36,7 @@ class Books:
             if after == before:
                 return before
             wire: dict[str, Any] = {"machines": [encode(one, defaults=False) for one in after]}
-            coming = (obj.get("status") or {}).get("coming", 0) + len(after) - len(before)
+            coming = (obj.get("status") or {}).get("coming", 0) + _expected(after) - _expected(before)
             same = {field: obj["metadata"][field] for field in ("uid", "resourceVersion")}
             patch = {"metadata": same, "status": {**wire, "coming": max(coming, 0)}}
             try:
@@ -46,3 +46,7 @@ class Books:
                 if error.reason != "Conflict":
                     raise
         raise Moved("its status is being written to all the time")
+
+
+def _expected(machines: Sequence[PoolNode]) -> int:
+    return sum(not one.refused for one in machines)

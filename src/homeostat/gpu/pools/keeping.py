@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -26,6 +27,8 @@ from homeostat.providers.addresses import Hosts
 
 AT_ONCE = 8
 """How many nodes of one pool are asked for at the same time."""
+REFUSED_MOST = 300
+"""Letters of what is noted of a refusal."""
 TIMEOUT_MOST = 600.0
 """Seconds that one answer of a pool may take."""
 
@@ -91,6 +94,10 @@ class Pools:
 
     # What is asked
 
+    async def asked(self, name: str, uid: str) -> Sequence[PoolNode]:
+        """What a pool was asked for and has not taken back, by what is stored at this moment."""
+        return await self._books.change(name, uid, lambda before: before)
+
     async def has(self, name: str, spec: NodePoolSpec) -> list[Had]:
         """What a pool has. Raises where that is not known."""
         pool = Pool(name, spec)
@@ -104,8 +111,7 @@ class Pools:
         pool = Pool(name, spec)
         way = self._way(pool)
         had = {one.key: one for one in await way.has(pool)}
-        machines = await self._books.change(name, uid, lambda before: before)
-        for one in machines:
+        for one in await self.asked(name, uid):
             if one.key in late:
                 await way.give_back(pool, had.get(one.key, Had(one.key, one.node)))
         wanted = self._entries(name, missing, replaces)
@@ -122,15 +128,20 @@ class Pools:
     async def _get_all(self, way: Way, pool: Pool, uid: str, asked: Iterable[PoolNode]) -> None:
         turn = asyncio.Semaphore(AT_ONCE)
 
-        async def get(one: PoolNode) -> None:
-            async with turn:
-                node = await way.get(pool, one.key)
-            now = datetime.fromtimestamp(int(self._clock.now()), UTC)
+        async def note(key: str, **said: Any) -> None:
             await self._books.change(
-                pool.name,
-                uid,
-                lambda all_: [msgspec.structs.replace(e, node=node, since=now) if e.key == one.key else e for e in all_],
+                pool.name, uid, lambda all_: [msgspec.structs.replace(e, **said) if e.key == key else e for e in _alone(all_, key, said)]
             )
+
+        async def get(one: PoolNode) -> None:
+            try:
+                async with turn:
+                    node = await way.get(pool, one.key)
+                now = datetime.fromtimestamp(int(self._clock.now()), UTC)
+                await note(one.key, node=node, since=now, refused="")
+            except (PoolFailed, Refused) as error:
+                await note(one.key, refused=str(error)[:REFUSED_MOST])
+                raise
 
         failed = [one for one in await asyncio.gather(*map(get, asked), return_exceptions=True) if one is not None]
         for error in failed:
@@ -153,6 +164,14 @@ class Pools:
             if one.key in keys:
                 await way.give_back(pool, one)
         await self._books.change(name, uid, lambda before: [one for one in before if one.key not in keys])
+
+
+def _alone(machines: Sequence[PoolNode], key: str, said: Mapping[str, Any]) -> Sequence[PoolNode]:
+    """The entries, where no other has the node that this one is said to have: who gave back one would take away both."""
+    for one in machines:
+        if said.get("node") and one.node == said["node"] and one.key != key:
+            raise PoolFailed(f"get: it gave {one.node} for {key}, which it has given for {one.key} already: each key is a node of its own")
+    return machines
 
 
 def _new(before: Sequence[PoolNode], wanted: Sequence[PoolNode]) -> list[PoolNode]:

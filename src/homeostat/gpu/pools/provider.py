@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 from homeostat.client import Client
 from homeostat.gpu.kinds import POOL, NodePoolSpec, NodePoolStatus
 from homeostat.gpu.pools.keeping import TIMEOUT_MOST, Pools
-from homeostat.gpu.pools.standing import PoolState, PoolWish, late_ones, machines_of, pool_state
+from homeostat.gpu.pools.standing import PoolState, PoolWish, late_ones, machines_of, pool_state, unwanted_ones
 from homeostat.loop.diff import Diff
 from homeostat.loop.fleet import Cause, Ref
 from homeostat.loop.observation import ABSENT, Absent
@@ -33,6 +33,7 @@ class _Look:
 
     state: PoolState
     late: frozenset[str]
+    unwanted: frozenset[str]
     wish: PoolWish
 
 
@@ -70,6 +71,8 @@ class NodePool(Provider[NodePoolSpec, PoolState]):
         task, nodes = current(), self._governor.nodes
         nodes.check()
         await self._governor.ready()
+        if task.deleting and not await self._pools.asked(task.ref.name, task.ref.uid):
+            return ABSENT  # also where it cannot be read any more: nothing was ever asked of it, or all is given back
         try:
             had = await self._pools.has(task.ref.name, spec)
         except Exception as error:
@@ -80,9 +83,8 @@ class NodePool(Provider[NodePoolSpec, PoolState]):
         machines = machines_of(obj or {})
         wish = nodes.pools.get(task.ref.uid) or PoolWish(len(machines))
         late = late_ones(machines, had, nodes.names(), self._clock.now(), spec.arrives_within.total_seconds())
-        look = self._looks[task.ref.uid] = _Look(pool_state(machines, late, wish.replaced), late, wish)
-        if task.deleting and not machines:
-            return ABSENT
+        unwanted = unwanted_ones(machines, wish)
+        look = self._looks[task.ref.uid] = _Look(pool_state(machines, late | unwanted, wish.replaced), late, unwanted, wish)
         return look.state
 
     async def wanted(self, spec: NodePoolSpec) -> PoolState:
@@ -96,9 +98,11 @@ class NodePool(Provider[NodePoolSpec, PoolState]):
         if self._governor.nodes.pools.get(ref.uid, look.wish) != look.wish:
             raise Moved("the governor has decided anew")
         obj = self._governor.nodes.pool(ref.name)
-        known = [one for one in machines_of(obj or {}) if one.node not in look.wish.replaced and one.key not in look.late]
+        back = look.late | look.unwanted
+        known = [one for one in machines_of(obj or {}) if one.node not in look.wish.replaced and one.key not in back]
         missing = max(_goal(look) - len(known), 0)
-        await self._pools.grow(ref.name, ref.uid, spec, missing, look.wish.replaces, look.late)
+        replaces = [uid for uid in look.wish.replaces if uid not in {one.replaces for one in known}]
+        await self._pools.grow(ref.name, ref.uid, spec, missing, replaces, back)
 
     async def delete(self, spec: NodePoolSpec) -> None:
         """Its nodes are drained and given back, each through the gate, before it goes; what never joined goes at once."""

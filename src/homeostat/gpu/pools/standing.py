@@ -105,8 +105,8 @@ def pool_wish(pool: Object, nodes: Sequence[Object], decided: Mapping[str, Decis
     lost = {name for name, one in decided.items() if one.verb is Verb.REPLACE and name in names}
     going = {one["metadata"]["name"] for one in nodes if stage_of(one) is NodeStage.GIVING_BACK}
     replaced = frozenset(lost | going)
-    having = [one for one in machines if one.node not in replaced]
-    known = {one.replaces for one in machines}
+    having = [one for one in machines if one.node not in replaced and not one.refused]
+    known = {one.replaces for one in machines if not one.refused}
     wanting = tuple(
         uid for one in nodes if one["metadata"]["name"] in lost and (uid := one["metadata"]["uid"]) not in known
     )
@@ -134,6 +134,13 @@ def late_ones(
         for one in machines
         if one.node and one.node not in nodes and (one.key not in there or is_late(one, now, arrives_within))
     )
+
+
+def unwanted_ones(machines: Sequence[PoolNode], wish: PoolWish) -> frozenset[str]:
+    """The keys of those that were refused and that nobody wants any more. They are given back: a pool may have one though it did not say so."""
+    asked = [one for one in machines if one.node not in wish.replaced]
+    refused = [one.key for one in asked if one.refused]
+    return frozenset(refused[max(len(refused) - max(len(asked) - wish.nodes, 0), 0) :])
 
 
 def is_late(machine: PoolNode, now: float, arrives_within: float) -> bool:

@@ -78,6 +78,10 @@ def listed(answer: bytes) -> list[Had]:
     keys = [one.key for one in found]
     if len(set(keys)) < len(keys):
         raise PoolFailed(f"list: the answer has {next(key for key in keys if keys.count(key) > 1)} twice")
+    by_node: dict[str, str] = {}
+    for key, node in found:
+        if by_node.setdefault(node, key) != key:
+            raise PoolFailed(f"list: {node} is given for two keys, {by_node[node]} and {key}: to give back one would take away both")
     return found
 
 

@@ -178,11 +178,12 @@ class Wishes:
         for obj in self._informers[POOL.kind].all():
             name, machines = obj["metadata"]["name"], machines_of(obj)
             going = sum(joined.get(one.node) in (NodeStage.DRAINING, NodeStage.GIVING_BACK) for one in machines)
-            coming = [one for one in machines if one.node not in joined]
+            coming = [one for one in machines if one.node not in joined and not one.refused]
+            trouble = self.read.get(name) or next((one.refused for one in machines if one.refused), "")
             if any(is_late(one, snapshot.now, _arrives_within(obj)) for one in coming if one.node):
                 self.pool_bell.ring(Ref(POOL.name, "", name, obj["metadata"]["uid"]))
-            said = {"ready": ready.get(name, 0), "coming": len(coming), "going": going, "reason": self.read.get(name) or why.get(name, "")}
-            self._say(POOL.kind, obj, said)
+            said = {"ready": ready.get(name, 0), "coming": len(coming), "going": going}
+            self._say(POOL.kind, obj, {**said, "trouble": trouble, "reason": trouble or why.get(name, "")})
 
     def _say(self, kind: str, obj: Object, said: Mapping[str, Any]) -> None:
         """Has what is new written down; a sentence of which only the figures moved is not."""

@@ -14,7 +14,7 @@ from homeostat.gpu.snapshot import NEVER, NONE, UNLIMITED, Health, Ints, Nodes, 
 
 _NONE: Ints = np.zeros(0, dtype=np.int64)
 NO_POOLS = Pools(
-    [], _NONE, _NONE, _NONE, _NONE, _NONE, _NONE, _NONE, np.zeros(0), np.zeros(0, dtype=np.bool_), _NONE, np.zeros(0)
+    [], _NONE, _NONE, _NONE, _NONE, _NONE, _NONE, _NONE, np.zeros(0), np.zeros(0, dtype=np.bool_), _NONE, _NONE, [], np.zeros(0)
 )
 
 

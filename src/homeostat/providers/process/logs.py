@@ -1,4 +1,5 @@
-"""The output of replicas: files that only ever grow at their end, rotated from their beginning, so that no line is lost.
+"""The output of replicas: files that only ever grow at their end, rotated from their beginning, so that no line is lost
+that there is room for.
 
 A replica writes to its file by itself, at any moment, and nobody stands between; so the file cannot be swapped, and emptying it would
 lose what is written just then. Instead its beginning is copied to the rotated file, and then cut off: on ext4 and XFS the blocks are
@@ -18,6 +19,8 @@ from homeostat.providers.process.kind import Logs
 _KEEP_SIZE, _PUNCH_HOLE, _COLLAPSE_RANGE = 0x01, 0x02, 0x08
 _PIECE = 1024 * 1024
 _SUFFIXES = (".out", ".err")
+_OVERGROWN = 64 * 1024 * 1024
+"""So many bytes more than are kept of a log at all, and its beginning is dropped instead of copied."""
 
 
 def paths_of(folder: Path, index: int) -> tuple[Path, Path]:
@@ -43,6 +46,10 @@ def rotate(path: Path, policy: Logs) -> bool:
         begin, cut = _written(descriptor)
         if cut == begin:
             return False  # one endless line: it is cut when it ends
+        if policy.keep and cut - begin > policy.keep * policy.max_bytes + _OVERGROWN:
+            # It is written faster than it is copied, and would be larger each time. In time, all but the newest had gone anyway.
+            _cut_off(descriptor, _line_from(descriptor, cut - policy.keep * policy.max_bytes, cut))
+            begin, cut = _written(descriptor)
         if policy.keep:
             _copy(descriptor, begin, cut, _partial(path))
         _cut_off(descriptor, cut)
@@ -71,6 +78,17 @@ def _written(descriptor: int) -> tuple[int, int]:
             return begin, start + found + 1
         end = start
     return begin, begin
+
+
+def _line_from(descriptor: int, start: int, end: int) -> int:
+    """Where the first line begins that lies behind `start`; `end` where none does."""
+    while start < end:
+        piece = os.pread(descriptor, min(_PIECE, end - start), start)
+        found = piece.find(b"\n")
+        if found >= 0:
+            return start + found + 1
+        start += len(piece) or end
+    return end
 
 
 def _first_data(descriptor: int) -> int:
