@@ -7,8 +7,11 @@ owner that cannot be looked up (its kind is not served) is unknown, and on unkno
 from __future__ import annotations
 
 import asyncio
+from array import array
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from homeostat.api.codec import metadata_of
 from homeostat.api.controllers.worker import Worker
@@ -24,29 +27,61 @@ if TYPE_CHECKING:
     from homeostat.api.plane import ControlPlane
 
 LEISURE_START = 1.0
-LEISURE_SECONDS, LEISURE_PAGE, LEISURE_KEYS = 0.05, 250, 25
-"""After a start: so long a pause after so many objects that are indexed, and after so many owned ones whose owners are looked for."""
+LEISURE_SECONDS, LEISURE_PAGE = 0.05, 250
+"""After a start: so long a pause after so many objects that are indexed."""
 
 _OWNED = b'"ownerReferences":['
 _DELETING = b'"deletionTimestamp":'
 
 
-class _Owner(NamedTuple):
+class _Owner(msgspec.Struct, frozen=True, rename="camel", gc=False):
     uid: str
     kind: str
     name: str
     api_version: str
-    blocks: bool
+    block_owner_deletion: bool | None = None
 
 
-def _identity(value: bytes) -> tuple[str, list[_Owner]]:
+class _Metadata(msgspec.Struct, rename="camel"):
+    uid: str
+    owner_references: tuple[_Owner, ...] = ()
+
+
+class _Stored(msgspec.Struct):
+    metadata: _Metadata
+
+
+_stored = msgspec.json.Decoder(_Stored)
+
+
+def _identity(value: bytes) -> tuple[str, tuple[_Owner, ...]]:
     """The uid and the owners in stored bytes."""
-    metadata = metadata_of(value)
-    owners = [
-        _Owner(o["uid"], o["kind"], o["name"], o["apiVersion"], o.get("blockOwnerDeletion") is True)
-        for o in metadata.get("ownerReferences", ())
-    ]
-    return metadata["uid"], owners
+    metadata = _stored.decode(value).metadata
+    return metadata.uid, metadata.owner_references
+
+
+class _Scan:
+    """What a start finds: who is there, and who should be, for somebody is owned by it. A number stands for each: there may be a million."""
+
+    def __init__(self) -> None:
+        self._there = array("q")
+        self._gone: set[int] = set()
+        self._wanted: dict[int, str] = {}
+
+    def there(self, key: str, uid: str) -> None:
+        self._there.append(hash((key, uid)))
+
+    def gone(self, key: str, uid: str) -> None:
+        """It was deleted meanwhile."""
+        self._gone.add(hash((key, uid)))
+
+    def wanted(self, key: str, uid: str) -> None:
+        self._wanted[hash((key, uid))] = uid
+
+    def missing(self) -> list[str]:
+        """The uids of owners that are not there."""
+        absent = self._wanted.keys() - set(self._wanted.keys() - self._gone).intersection(self._there)
+        return [self._wanted[number] for number in absent]
 
 
 class GarbageCollector:
@@ -57,38 +92,43 @@ class GarbageCollector:
         self._worker = Worker("garbage-collector", self._look_at)
         self._owners: dict[str, tuple[_Owner, ...]] = {}  # of a key
         self._dependents: dict[str, set[str]] = {}  # keys, by the owner's uid
-        self._unverified: list[str] = []  # what is owned and was there before the start
-        self._scan: asyncio.Task[None] | None = None
+        self._scan: _Scan | None = None
+        self._building: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         self._plane.follower.follow_all(self._changed)
         # The index of what was there before is built while requests are already served; work begins when it is whole.
-        self._scan = asyncio.get_running_loop().create_task(self._build())
+        self._building = asyncio.get_running_loop().create_task(self._build())
 
     async def _build(self) -> None:
-        """Indexes what there is, and then looks whether its owners are: at leisure, for most of it was right before the start."""
+        """Indexes what there is, at leisure, for most of it was right before the start; and has those looked at whose owners are not there."""
+        self._scan = scan = _Scan()
         if (await self._plane.store.range("", limit=LEISURE_PAGE)).more:
             await asyncio.sleep(LEISURE_START)  # who starts with much has better to do first
         await self._plane.follower.replay("", self._found, page=LEISURE_PAGE, pause=LEISURE_SECONDS)
+        self._scan = None
+        for uid in scan.missing():
+            for dependent in self._dependents.get(uid, ()):
+                self._worker.add(dependent)
         self._worker.start()
-        while self._unverified:
-            for key in self._unverified[-LEISURE_KEYS:]:
-                self._worker.add(key)
-            del self._unverified[-LEISURE_KEYS:]
-            await asyncio.sleep(LEISURE_SECONDS)
 
     def _found(self, event: Event) -> None:
         key, value = event.key, event.value
-        if value is None or _DELETING in value:
+        assert value is not None
+        assert self._scan is not None
+        uid, owners = _identity(value)
+        self._scan.there(key, uid)
+        if _DELETING in value:
             self._changed(event)
-        elif _OWNED in value:
-            self._index(key, _identity(value)[1])
-            self._unverified.append(key)
+        elif owners:
+            self._index(key, owners)
+            for owner in owners:
+                self._scan.wanted(self._owner_key(key, owner), owner.uid)
 
     async def stop(self) -> None:
-        if self._scan is not None:
-            self._scan.cancel()
-            await asyncio.gather(self._scan, return_exceptions=True)
+        if self._building is not None:
+            self._building.cancel()
+            await asyncio.gather(self._building, return_exceptions=True)
         await self._worker.stop()
 
     def _changed(self, event: Event) -> None:
@@ -96,12 +136,14 @@ class GarbageCollector:
         owned = value is not None and _OWNED in value
         anything_owned = bool(self._dependents)  # before the index forgets this very object
         if owned or key in self._owners:
-            self._index(key, _identity(value)[1] if owned and value else [])
+            self._index(key, _identity(value)[1] if owned and value else ())
             if owned:
                 self._worker.add(key)
         if value is None:
-            if anything_owned and event.previous is not None:
+            if (anything_owned or self._scan is not None) and event.previous is not None:
                 uid, owners = _identity(event.previous)
+                if self._scan is not None:
+                    self._scan.gone(key, uid)
                 for dependent in sorted(self._dependents.get(uid, ())):
                     self._worker.add(dependent)
                 self._wake_owners(key, owners)
@@ -110,7 +152,7 @@ class GarbageCollector:
             if owned:
                 self._wake_owners(key, self._owners.get(key, ()))
 
-    def _index(self, key: str, owners: list[_Owner]) -> None:
+    def _index(self, key: str, owners: tuple[_Owner, ...]) -> None:
         before = self._owners.pop(key, ())
         for owner in before:
             dependents = self._dependents.get(owner.uid)
@@ -119,7 +161,7 @@ class GarbageCollector:
                 if not dependents:
                     del self._dependents[owner.uid]
         if owners:
-            self._owners[key] = tuple(owners)
+            self._owners[key] = owners
             for owner in owners:
                 self._dependents.setdefault(owner.uid, set()).add(key)
         # Who was let go of, or is no longer held up, may have waited for just that.
@@ -188,7 +230,7 @@ class GarbageCollector:
         """Dependents that block go first; then the owner."""
         uid = metadata["uid"]
         dependents = sorted(self._dependents.get(uid, ()))
-        blocking = [d for d in dependents if any(o.uid == uid and o.blocks for o in self._owners[d])]
+        blocking = [d for d in dependents if any(o.uid == uid and o.block_owner_deletion for o in self._owners[d])]
         for dependent in dependents:
             self._worker.add(dependent)
         if not blocking:
