@@ -16,6 +16,8 @@ from homeostat.client import Client, Unreachable
 from homeostat.guards import Mode
 from homeostat.guards.gate import PolicyGate
 from homeostat.guards.keeper import Keeper
+from homeostat.loop import composed
+from homeostat.loop.childkinds import ChildKinds
 from homeostat.loop.compose import AFTER, WAVE, Composer
 from homeostat.loop.declarations import ADOPT
 from homeostat.loop.diff import Diff
@@ -479,3 +481,26 @@ async def test_a_server_out_of_reach_is_no_failure_of_the_change(client: Client,
     assert lost == 0
     assert set(heard.outcomes) == {Outcome.MOVED, Outcome.DONE}
     await bench.engine.stop()
+
+
+@pytest.mark.parametrize("why", ["the server is out of reach", "its composer raises"])
+async def test_what_could_not_be_composed_is_composed_again_though_nothing_was_declared_anew(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    monkeypatch.setattr(composed, "AGAIN_SECONDS", 0.05)
+    monkeypatch.setattr(composed, "FAILED_SECONDS", 0.05)
+    learn = ChildKinds.learn
+
+    async def learned(kinds: ChildKinds, kind: tuple[str, str]) -> None:
+        if why == "the server is out of reach":
+            raise Unreachable("no way there", sent=False)
+        await learn(kinds, kind)
+
+    monkeypatch.setattr(ChildKinds, "learn", learned)
+    bench.composer.broken = "not now" if why == "its composer raises" else ""
+    await bench.declare({"a": "apples"})
+    await bench.until(lambda obj: said(obj).get("reason") == "NotComposed")
+    monkeypatch.setattr(ChildKinds, "learn", learn)
+    bench.composer.broken = ""
+    await bench.ready()
+    assert await bench.goods() == {"shop-a": "apples"}

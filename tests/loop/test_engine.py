@@ -12,10 +12,11 @@ import pytest
 
 from homeostat.api.local import local_client
 from homeostat.api.server import Listen, Server
-from homeostat.client import Client, Resource
+from homeostat.client import Client, Key, Resource
 from homeostat.guards import GuardPolicy, Mode
 from homeostat.guards.gate import PolicyGate
 from homeostat.guards.keeper import Keeper
+from homeostat.loop.controller import Controller
 from homeostat.loop.declarations import ADOPT
 from homeostat.loop.diff import Diff
 from homeostat.loop.engine import Engine
@@ -329,6 +330,41 @@ async def test_an_intent_left_by_a_crash_is_settled_by_looking_at_the_world(tmp_
         lamp = await bench.ready("hall")
         assert "intent" not in lamp["status"]
         assert bench.provider.calls == []
+
+
+@pytest.mark.parametrize("until", ["it is looked at", "its status is written"])
+async def test_a_cache_that_is_behind_after_a_crash_takes_nothing_from_the_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, until: str) -> None:
+    async with running(tmp_path) as bench:
+        await bench.engine.stop()
+        metadata = {"name": "hall", "finalizers": [FINALIZER]}
+        old = await bench.lamps.create({"metadata": metadata, "spec": {"colour": "red"}})
+        intent = {"op": "create", "madeFrom": "x", "key": "k", "at": "2026-01-01T00:00:00Z"}
+        await bench.lamps.patch("hall", {"status": {"intent": intent}}, subresource="status")
+        bench.provider.world["hall"] = {"colour": "red", "watts": 10}
+        behind, get, observe, fetch = [True], Controller.get, Lamp.observe, Controller.fetch
+
+        def cached(controller: Controller, key: Key) -> dict[str, Any] | None:
+            return old if behind else get(controller, key)
+
+        async def observed(lamp: Lamp, spec: LampSpec) -> LampState | Absent:
+            if until == "it is looked at":
+                behind.clear()
+            return await observe(lamp, spec)
+
+        async def fetched(controller: Controller, name: str, namespace: str) -> dict[str, Any]:
+            behind.clear()
+            return await fetch(controller, name, namespace)
+
+        monkeypatch.setattr(Controller, "get", cached)
+        monkeypatch.setattr(Lamp, "observe", observed)
+        monkeypatch.setattr(Controller, "fetch", fetched)
+        await bench.start_engine().start()
+        lamp = await bench.ready("hall")
+        assert lamp["status"]["lastApplied"] == {"colour": "red", "watts": 10}  # it is ours
+        await bench.lamps.delete("hall")
+        async with asyncio.timeout(10):
+            while bench.provider.world:
+                await asyncio.sleep(0.005)
 
 
 async def test_an_approval_of_the_exact_plan_lets_a_halted_change_through_once(bench: Bench) -> None:

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from homeostat.client import Client, Key, Packed
+from homeostat.client import Client, Key, Packed, Unreachable
 from homeostat.loop.applied import fields_of, view
 from homeostat.loop.changesets import inherited
 from homeostat.loop.childkinds import ChildKinds, Unread
@@ -56,6 +56,8 @@ log = logging.getLogger("homeostat.loop")
 
 AGAIN_SECONDS = 5.0
 """After so long a parent is composed again whose children could not be told."""
+FAILED_SECONDS = 60.0
+"""After so long a parent is composed again whose composer raised: it may depend on more than its parent."""
 SYNC_SECONDS = 10.0
 """How long a start waits for kinds of children to be read; those that come later are taken in then."""
 PATIENCE_SECONDS = 1.0
@@ -288,12 +290,13 @@ class Composed(InMemory):
             if not (problem := str(why)):
                 return
             known.problem = problem
-        except (ComposeError, InvalidSpec, ApiError) as error:
+        except (ComposeError, InvalidSpec, ApiError, Unreachable) as error:
             known.mark, known.problem = None, str(error)
             self._queue.add_after(key, AGAIN_SECONDS)
         except Exception as error:
             log.exception("%s %s cannot be composed", self._composer.info.kind, key)
             known.mark, known.problem = None, f"{type(error).__name__}: {error}"
+            self._queue.add_after(key, FAILED_SECONDS)
         await self._report(known, obj)
 
     async def _depart(self, key: Key, known: Parent | None) -> None:

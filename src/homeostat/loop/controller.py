@@ -16,7 +16,7 @@ from homeostat.loop.fleet import Op, Parts, Ref
 from homeostat.loop.listener import Listener
 from homeostat.loop.observation import ABSENT, Absent, Observation, State, Unknown
 from homeostat.loop.provider import Moved, Provider, Refused, Task, Working
-from homeostat.loop.record import Intent, Record, creation_key
+from homeostat.loop.record import Intent, Record, creation_key, journal_of
 from homeostat.loop.render import render, sensitive_paths
 from homeostat.loop.status import change_of
 from homeostat.loop.survey import Survey
@@ -361,7 +361,8 @@ class Controller:
         """Writes what changed of a status, and nothing where nothing did. `unmoved`: refused where anybody wrote since.
 
         It names the version that it was made for: only so a namesake that was made meanwhile does not get it. (A server does not
-        look at the uid in a patch of the status.)
+        look at the uid in a patch of the status.) Where others wrote since, it is written all the same, but not over a journal that it was
+        made without knowing of: then what was seen was old, and is looked at again.
         """
         for left in range(STATUS_TRIES - 1, -1, -1):
             before, beside = obj.get("status") or {}, self.provider.beside
@@ -378,10 +379,16 @@ class Controller:
             except ApiError as error:
                 if error.reason != "Conflict" or unmoved or not left:
                     raise
-            uid, obj = obj["metadata"]["uid"], await self.fetch(obj["metadata"]["name"], obj["metadata"].get("namespace", ""))
-            if obj["metadata"]["uid"] != uid:
-                raise not_found(self.info.group, self.info.plural, obj["metadata"]["name"])
+                known, obj = obj, await self.fetch(obj["metadata"]["name"], obj["metadata"].get("namespace", ""))
+                if obj["metadata"]["uid"] != known["metadata"]["uid"]:
+                    raise not_found(self.info.group, self.info.plural, obj["metadata"]["name"]) from None
+                if self.has_aged(known, obj):
+                    raise
         raise AssertionError("the last try returns or raises")
+
+    def has_aged(self, known: Object, now: Object) -> bool:
+        """Whether what a resource was known as lacks what its journal says by now: a cache was behind, and what follows from it is wrong."""
+        return self.provider.journaled and journal_of(known.get("status") or {}) != journal_of(now.get("status") or {})
 
     async def _patch(self, obj: Object, patch: Object, subresource: str = "") -> Object:
         metadata = obj["metadata"]

@@ -212,7 +212,7 @@ class Engine:
             except Exception as error:
                 if isinstance(error, Unreachable):
                     log.warning("%s %s waits for the server: %s", where.kind, where.key, error)
-                elif not isinstance(error, ApiError):
+                elif not isinstance(error, (ApiError, Moved)):
                     log.exception("%s %s failed", where.kind, where.key)
                 self.queue.retry(where)
             else:

@@ -30,6 +30,11 @@ class Intent:
         return {"op": str(self.op), "madeFrom": self.made_from, "key": self.key, "at": format_time(self.at)}
 
 
+def journal_of(status: Mapping[str, Any]) -> list[Any]:
+    """What in a status says what is ours, and what may have been done: lost, it could never be told again."""
+    return [status.get(name) for name in ("lastApplied", "identity", "intent")]
+
+
 @dataclass(slots=True)
 class Record:
     """The part of a status that the loop itself reads back."""

@@ -10,6 +10,7 @@ from homeostat.loop.declarations import Object
 from homeostat.loop.fleet import Drift, Hold, Phase, Ref
 from homeostat.loop.members import Members
 from homeostat.loop.observation import Unknown
+from homeostat.loop.provider import Moved
 from homeostat.loop.record import Record
 from homeostat.loop.status import status_of
 from homeostat.loop.tracing import Tracing
@@ -41,6 +42,8 @@ class Reporter:
         if drift is not None and not drift.in_flight:
             error = error or drift.error  # a look does not make it undone that the last action failed
         settled = drift is None and not isinstance(seen.observation.state, Unknown)
+        if not error and controller.has_aged(seen.obj, obj):
+            raise Moved("its journal has moved since it was looked at")
         if settled and seen.deleting:
             if seen.unhealthy:  # something of it is still at work, and goes by itself
                 return False
