@@ -335,8 +335,8 @@ class GpuWitness:
         """The same, for all that who wrote something at a moment could know of it. A beat of that very moment it could not."""
         looked, beats = written - self.limits.on_its_way, self._beats.get(node, [])
         last = max((beat for beat in beats if beat < looked), default=-LEASE_SECONDS)
-        following = min((beat for beat in beats if looked <= beat <= written), default=written)
-        return following - last > LEASE_SECONDS - ROUNDING
+        moments = [last, *(beat for beat in beats if looked <= beat < written), written]
+        return any(after - before > LEASE_SECONDS - ROUNDING for before, after in pairwise(moments))
 
     def lately_silent(self, node: str) -> bool:
         """The same, at any moment of which somebody may still not know that it is over."""
