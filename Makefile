@@ -30,7 +30,7 @@ tools: .venv/ready
 	@scripts/test-tools
 
 test: tools ## Install what the tests need, and run them all
-	@$(RUN)python -m pytest -n 2 --dist worksteal --reruns 1 --reruns-delay 3  # real processes on a busy machine: what fails is tried once more, and told
+	@$(RUN)python -m pytest -n 3 --dist worksteal --reruns 1 --reruns-delay 3  # a third of the time tests wait; real processes on a busy machine: what fails is tried once more, and told
 
 check: .venv/ready ## Lint, types, import contracts
 	@$(RUN)ruff check src tests benchmarks scripts
