@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from homeostat import ABSENT, Absent, Composer, Diff, Provider, Spec, current
+from homeostat import ABSENT, Absent, ApiError, Composer, Diff, Provider, Spec, current
 from homeostat.sim import Play, rehearse
 
 SEEDS = 12
@@ -164,3 +164,10 @@ def test_the_same_seed_is_the_same_storm() -> None:
             rehearse(stage(LeavesThem), SEEDS)
         told.append(str(error.value))
     assert told[0] == told[1]
+
+
+def test_what_cannot_be_played_is_said_at_once() -> None:
+    with pytest.raises(ValueError, match="declared is empty"):
+        rehearse(lambda seed: Play(lambda: [Lamp([])], []), 1)
+    with pytest.raises(ApiError, match='no matches for kind "Lmap"'):
+        rehearse(lambda seed: Play(lambda: [Lamp([])], [{**lamp("hall", "red"), "kind": "Lmap"}]), SEEDS)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any
 
-from homeostat.client import Client, Unreachable
+from homeostat.client import Client
 from homeostat.guards.gate import PolicyGate
 from homeostat.guards.keeper import Keeper
 from homeostat.guards.policy import Mode
@@ -20,6 +20,7 @@ from homeostat.model.errors import ApiError
 from homeostat.sim.boxes import Boxes
 from homeostat.sim.loop import Life, SimClock
 from homeostat.sim.network import FINE, Network
+from homeostat.sim.people import insist, plans_of
 from homeostat.sim.server import KEEP_SECONDS, Line, Server
 from homeostat.sim.witness import THINGS, WatchedGate, Witness
 from homeostat.sim.world import GROUP, Things, World
@@ -29,7 +30,6 @@ PASS_SECONDS = 60.0
 LOOP_USER = "loop"
 
 Gates = Callable[[], Gate]
-T = TypeVar("T")
 
 
 class House:
@@ -151,56 +151,43 @@ class House:
 
     # What people do
 
-    async def insist(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Does it again until it is answered: a person whose request found no answer does not know whether it was done."""
-        while True:
-            try:
-                return await work()
-            except Unreachable:
-                await asyncio.sleep(1.0)
-
     async def declare(self, name: str, fields: dict[str, Any], **metadata: Any) -> dict[str, Any]:
         """Declares a thing, or changes its declaration."""
         wanted = {"metadata": {"name": name, **metadata}, "spec": fields}
-        return await self.insist(lambda: self.things.apply(wanted, field_manager="people", force=True))
+        return await insist(lambda: self.things.apply(wanted, field_manager="people", force=True))
 
     async def undeclare(self, name: str) -> None:
         """Deletes the declaration. It is gone when its thing is."""
-        await self.insist(lambda: _gone(self.things.delete(name)))
+        await insist(lambda: _gone(self.things.delete(name)))
 
     async def pack(self, name: str, labels: dict[str, str]) -> None:
         """Declares a box and its labels."""
         wanted = {"metadata": {"name": name}, "spec": {"labels": labels}}
-        await self.insist(lambda: self.boxes.apply(wanted, field_manager="people", force=True))
+        await insist(lambda: self.boxes.apply(wanted, field_manager="people", force=True))
 
     async def unpack(self, name: str) -> None:
         """Deletes a box; its labels go with it."""
-        await self.insist(lambda: _gone(self.boxes.delete(name)))
+        await insist(lambda: _gone(self.boxes.delete(name)))
 
     async def guard(self, policy: dict[str, Any]) -> None:
         """Declares how things are guarded."""
         wanted = {"metadata": {"name": "things"}, "spec": policy}
-        await self.insist(lambda: self.policies.apply(wanted, field_manager="people", force=True))
+        await insist(lambda: self.policies.apply(wanted, field_manager="people", force=True))
 
     async def approve(self, plan: str) -> None:
         """Says yes to a plan; again where it was said before."""
         name = f"yes-{plan}"
         said = {"metadata": {"name": name}, "spec": {"plan": plan}}
         try:
-            await self.insist(lambda: self.approvals.create(said))
+            await insist(lambda: self.approvals.create(said))
         except ApiError as error:
             if error.reason != "AlreadyExists":
                 raise
-            await self.insist(lambda: _gone(self.approvals.delete(name)))
+            await insist(lambda: _gone(self.approvals.delete(name)))
 
     def plans(self) -> list[str]:
         """All plans that the guards hold and that a person may approve."""
-        engine = self.engine
-        if engine is None:
-            return []
-        halted = [halt.plan for fleet in engine.fleets.values() for halt in fleet.halts.values()]
-        held = [hold.plan for hold in engine._holds.values()]
-        return list(dict.fromkeys(plan for plan in (*halted, *held) if plan))
+        return plans_of(self.engine)
 
 
 async def _gone(deletion: Awaitable[Any]) -> None:

@@ -40,6 +40,7 @@ from homeostat.model.conditions import condition_is
 from homeostat.model.errors import ApiError
 from homeostat.sim.loop import Life, SimClock
 from homeostat.sim.network import FINE, Network
+from homeostat.sim.people import insist, plans_of
 from homeostat.sim.seeds import simulate
 from homeostat.sim.server import Line, Server
 from homeostat.sim.storm import CALM_SECONDS, QUIET_SECONDS, SETTLED_SECONDS, Storm, draw
@@ -107,6 +108,8 @@ class _Stage:
         self._life = Life("loop")
         self._versions: dict[tuple[str, str, str, str], list[Object]] = {}
         self._stands: dict[tuple[str, str, str, str], Object | None] = {}
+        if not play.declared:
+            raise ValueError("Play: declared is empty; a storm needs at least one manifest that people declare")
         for manifest in play.declared:
             metadata = manifest["metadata"]
             key = (manifest["apiVersion"], manifest["kind"], metadata.get("namespace", ""), metadata["name"])
@@ -222,28 +225,14 @@ class _Stage:
             self._play.meddle(self._dice)
         elif what < 0.45:
             self._stands[key] = None
-            await self._insist(lambda: self._kind(key).delete(key[3]))
+            await _if_there(lambda: self._kind(key).delete(key[3]))
         elif (found := await self._get(key)) is None or "deletionTimestamp" not in found["metadata"]:  # else it goes, whatever is declared
             self._stands[key] = manifest = self._dice.choice(self._versions[key])
-            await self._insist(lambda: self._kind(key).apply(manifest, field_manager="people", force=True))
+            await insist(lambda: self._kind(key).apply(manifest, field_manager="people", force=True))
 
     async def _get(self, key: tuple[str, str, str, str]) -> Object | None:
-        found: Object | None = await self._insist(lambda: self._kind(key).get(key[3]))
+        found: Object | None = await _if_there(lambda: self._kind(key).get(key[3]))
         return found
-
-    async def _insist(self, ask: Callable[[], Awaitable[Any]]) -> Any:
-        """Again until it is answered; None where there is no such thing."""
-        while True:
-            try:
-                return await ask()
-            except Unreachable:
-                await asyncio.sleep(1.0)
-            except ApiError as error:
-                if error.code == 404:
-                    return None
-                if error.code != 503:
-                    raise
-                await asyncio.sleep(1.0)
 
     def _kind(self, key: tuple[str, str, str, str]) -> Any:
         return self._people.kind(key[0], key[1], namespace=key[2])
@@ -261,9 +250,8 @@ class _Stage:
             since = self._now() if left else since
             if self._now() > end:
                 return [f"{CALM_SECONDS:.0f} s after the storm {what}" for what in left]
-            for plan in self._plans():
-                approval = {"metadata": {"name": f"yes-{plan}"}, "spec": {"plan": plan}}
-                await self._insist(lambda said=approval: self._approve(said))  # type: ignore[misc]
+            for plan in plans_of(self._engine):
+                await self._approve({"metadata": {"name": f"yes-{plan}"}, "spec": {"plan": plan}})
         await asyncio.sleep(SETTLED_SECONDS)
         if self._play.check is not None:
             try:
@@ -274,17 +262,10 @@ class _Stage:
 
     async def _approve(self, approval: Object) -> None:
         try:
-            await self._people.kind(*_APPROVAL).create(approval)
+            await insist(lambda: self._people.kind(*_APPROVAL).create(approval))
         except ApiError as error:
             if error.reason != "AlreadyExists":
                 raise
-
-    def _plans(self) -> list[str]:
-        if self._engine is None:
-            return []
-        halted = [halt.plan for fleet in self._engine.fleets.values() for halt in fleet.halts.values()]
-        held = [hold.plan for hold in self._engine._holds.values()]
-        return list(dict.fromkeys(plan for plan in (*halted, *held) if plan))
 
     async def _left(self) -> list[str]:
         found = [] if self._engine is not None and self.server.up else ["the loop does not run"]
@@ -309,6 +290,16 @@ class _Stage:
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
+
+
+async def _if_there(ask: Callable[[], Awaitable[Any]]) -> Any:
+    """What a person is answered; None where there is no such thing."""
+    try:
+        return await insist(ask)
+    except ApiError as error:
+        if error.code != 404:
+            raise
+        return None
 
 
 def _is_ready(obj: Mapping[str, Any]) -> bool:

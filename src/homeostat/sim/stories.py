@@ -15,6 +15,7 @@ from homeostat.loop.fleet import Op
 from homeostat.model.protocol import CHANGE_SET
 from homeostat.sim.house import KIND, House
 from homeostat.sim.network import FINE
+from homeostat.sim.people import insist
 from homeostat.sim.seeds import Report, run
 from homeostat.sim.storm import Storm
 from homeostat.sim.world import NONE
@@ -149,7 +150,7 @@ async def _taken_back(house: House) -> None:
     for name in [*names, "new"]:
         await house.declare(name, {"colour": "typo"}, annotations={CHANGE_SET: "push"})
     await asyncio.sleep(40.0)
-    found = {thing["metadata"]["name"]: thing["spec"]["colour"] for thing in await house.insist(house.things.list)}
+    found = {thing["metadata"]["name"]: thing["spec"]["colour"] for thing in await insist(house.things.list)}
     if house.server.deaths:  # an action that finds no server has failed, and a return that fails halts: then the new one is still there
         found.pop("new", None)
     house.notes.append(found == dict.fromkeys(names, "red") or f"declared after the return: {found}")

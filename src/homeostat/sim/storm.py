@@ -20,6 +20,7 @@ from homeostat.model.errors import ApiError
 from homeostat.sim.boxes import label, wanted_labels
 from homeostat.sim.house import KIND, House
 from homeostat.sim.network import FINE, Weather
+from homeostat.sim.people import insist
 from homeostat.sim.server import KEEP_SECONDS
 from homeostat.sim.witness import BOXES, LABELS, THINGS, labels_of
 from homeostat.sim.world import NONE, Fields, Thing, Trouble
@@ -222,10 +223,10 @@ class Weathering:
             return
         with suppress(ApiError):  # it may be gone by now
             if self._random.random() < 0.3:
-                await self.house.insist(lambda: self.house.labels.delete(name))
+                await insist(lambda: self.house.labels.delete(name))
             else:
                 patch = {"data": {"text": self._random.choice(COLOURS)}}
-                await self.house.insist(lambda: self.house.labels.patch(name, patch))
+                await insist(lambda: self.house.labels.patch(name, patch))
 
     def _box(self) -> str:
         return f"box-{self._random.randrange(self.storm.boxes)}"

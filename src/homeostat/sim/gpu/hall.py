@@ -6,12 +6,12 @@ import asyncio
 import functools
 import random
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from homeostat.client import Client, Unreachable
+from homeostat.client import Client
 from homeostat.gpu.controller import Workload
 from homeostat.gpu.kinds import NODE, POLICY, POOL, TENANT
 from homeostat.guards.gate import PolicyGate
@@ -26,9 +26,9 @@ from homeostat.sim.gpu.witness import GpuWitness
 from homeostat.sim.house import LOOP_USER, PASS_SECONDS
 from homeostat.sim.loop import Life, SimClock
 from homeostat.sim.network import FINE, Network
+from homeostat.sim.people import insist, plans_of
 from homeostat.sim.server import KEEP_SECONDS, Line, Server, furnished
 
-T = TypeVar("T")
 KIND = Workload.info.name
 
 
@@ -145,67 +145,54 @@ class Hall:
 
     # What people do
 
-    async def insist(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Does it again until it is answered."""
-        while True:
-            try:
-                return await work()
-            except Unreachable:
-                await asyncio.sleep(1.0)
-
     async def submit(self, name: str, spec: dict[str, Any]) -> None:
         """Submits a workload; nothing where one of that name is there."""
         with suppress(ApiError):
-            await self.insist(lambda: self.workloads.create({"metadata": {"name": name}, "spec": spec}))
+            await insist(lambda: self.workloads.create({"metadata": {"name": name}, "spec": spec}))
 
     async def withdraw(self, name: str) -> None:
         """Deletes a workload. It is gone when its processes are."""
         self.witness.withdrawn(name)
         with suppress(ApiError):
-            await self.insist(lambda: self.workloads.delete(name))
+            await insist(lambda: self.workloads.delete(name))
 
     async def edit(self, name: str, spec: dict[str, Any]) -> None:
         """Changes what a workload is to be."""
         with suppress(ApiError):
-            await self.insist(lambda: self.workloads.patch(name, {"spec": spec}))
+            await insist(lambda: self.workloads.patch(name, {"spec": spec}))
 
     async def tenant(self, name: str, nominal: int, **more: Any) -> None:
         """Declares a tenant, or changes its quota."""
         quota = {"model": MODEL, "nominal": nominal, **more.pop("quota", {})}
         wanted = {"metadata": {"name": name}, "spec": {"namespaces": ["default"], "quotas": [quota], **more}}
-        await self.insist(lambda: self.tenants.apply(wanted, field_manager="people", force=True))
+        await insist(lambda: self.tenants.apply(wanted, field_manager="people", force=True))
 
     async def node(self, name: str, **spec: Any) -> None:
         """Cordons or drains a node, or lets it work again."""
         with suppress(ApiError):
-            await self.insist(lambda: self.nodes.patch(name, {"spec": spec}))
+            await insist(lambda: self.nodes.patch(name, {"spec": spec}))
 
     async def settle_by(self, spec: dict[str, Any]) -> None:
         """Says which policies of the governor run."""
         wanted = {"metadata": {"name": "default"}, "spec": spec}
-        await self.insist(lambda: self.settings.apply(wanted, field_manager="people", force=True))
+        await insist(lambda: self.settings.apply(wanted, field_manager="people", force=True))
 
     async def guard(self, policy: dict[str, Any]) -> None:
         """Declares how workloads are guarded."""
         wanted = {"metadata": {"name": "gpus"}, "spec": {"fleet": {"kinds": [KIND]}, "mode": "Enforce", **policy}}
-        await self.insist(lambda: self.policies.apply(wanted, field_manager="people", force=True))
+        await insist(lambda: self.policies.apply(wanted, field_manager="people", force=True))
 
     async def approve(self, plan: str) -> None:
         """Says yes to a plan; again where it was said before."""
         said = {"metadata": {"name": f"yes-{plan}"}, "spec": {"plan": plan}}
         try:
-            await self.insist(lambda: self.approvals.create(said))
+            await insist(lambda: self.approvals.create(said))
         except ApiError as error:
             if error.reason != "AlreadyExists":
                 raise
             with suppress(ApiError):
-                await self.insist(lambda: self.approvals.delete(f"yes-{plan}"))
+                await insist(lambda: self.approvals.delete(f"yes-{plan}"))
 
     def plans(self) -> list[str]:
         """All plans that the guards hold and that a person may approve."""
-        engine = self.engine
-        if engine is None:
-            return []
-        halted = [halt.plan for fleet in engine.fleets.values() for halt in fleet.halts.values()]
-        held = [hold.plan for hold in engine._holds.values()]
-        return list(dict.fromkeys(plan for plan in (*halted, *held) if plan))
+        return plans_of(self.engine)
