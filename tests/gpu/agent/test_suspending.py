@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.gpu.agent.world import COUNTER, World, alive, eventually, number, place, python, report_of, stands
+from tests.gpu.agent.world import COUNTER, SECONDS, World, alive, eventually, number, place, python, report_of, stands
 
 from homeostat.gpu.agent import journal
 from homeostat.gpu.agent.simulated import Simulated
@@ -65,10 +65,10 @@ async def test_a_suspended_process_stops_counting_and_goes_on_where_it_was(world
         assert world.pids(uid) == {0: [pid]}
 
 
-async def test_all_that_a_replica_started_is_suspended_with_it(world: World) -> None:
+async def test_all_that_a_replica_started_is_suspended_and_ended_with_it(world: World) -> None:
     file = world.folder / "n"
     async with world.agent():
-        await world.submit("job", python(FAMILY, file))
+        await world.submit("job", python(FAMILY, file), preemption={"mode": "Suspend", "grace": "1s"})
         await world.reported("job", "Running")
         await counts(file)
         await world.govern("job", phase="Suspended")
@@ -76,6 +76,12 @@ async def test_all_that_a_replica_started_is_suspended_with_it(world: World) -> 
         await stands_still(file)
         await world.govern("job", phase="Running")
         await counts(file)
+        await world.workloads.delete("job")
+        before = -1
+        async with asyncio.timeout(SECONDS):
+            while (now := number(file)) != before:
+                before = now
+                await asyncio.sleep(0.15)
 
 
 async def test_who_loses_its_place_is_kept_suspended_and_comes_back(world: World) -> None:

@@ -366,11 +366,12 @@ class Hosted:
 
     async def _end(self, sig: signal.Signals, grace: float, wish: Wish) -> None:
         """Asks it to end, waits, and then kills it; and all that it started, either way."""
+        family = await self._in_thread(self.processes)  # who has a session of its own is known by its parents, while they live
         ending = await self._in_thread(self._slot.ask_to_end, sig, vacate=True)
         if ending is not None:
             try:
                 await self._ends(ending.pidfd, grace)
-                await self._in_thread(self._slot.kill, ending.members)
+                await self._in_thread(self._slot.kill, [*ending.members, *family])
                 if not await self._ends(ending.pidfd, KILL_SECONDS):
                     raise RuntimeError("it was killed and does not end: it hangs in the kernel or a driver")
             finally:
