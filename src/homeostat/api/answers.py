@@ -14,7 +14,7 @@ from homeostat.api.request import Response, json_response
 from homeostat.api.resource import Object
 from homeostat.api.schema import decode_errors
 from homeostat.api.write import insert
-from homeostat.model.errors import bad_request, method_not_allowed, path_not_found
+from homeostat.model.errors import bad_request, path_not_found
 from homeostat.model.schema import OBJECT_META, Schema
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def _body(call: Call, kind: str, api_version: str, schema: Schema) -> Object:
 
 
 async def review(plane: ControlPlane, call: Call) -> Response:
-    """Answers a review or refuses a kind that needs a node behind it."""
+    """Answers a review."""
     kind = call.resource.kind
     body = _body(call, kind, call.codec.api_version, call.codec.version.schema)
     answer: Object
@@ -51,10 +51,8 @@ async def review(plane: ControlPlane, call: Call) -> Response:
         answer = reviews.self_subject_rules_review(body, call.user, plane.rbac)
     elif kind == "SelfSubjectReview":
         answer = reviews.self_subject_review(body, call.user)
-    elif kind == "TokenReview":
-        answer = await reviews.token_review(body, plane.authenticator.verify)
     else:
-        raise method_not_allowed(call.resource.group, call.resource.plural, "create")
+        answer = await reviews.token_review(body, plane.authenticator.verify)
     return json_response(answer, 201)
 
 

@@ -9,12 +9,18 @@ from homeostat.api.codec import Codec
 from homeostat.api.request import Request
 from homeostat.api.resource import Object, Resource
 from homeostat.api.schema import MANAGER_MAX
+from homeostat.api.schema.values import INT64_MAX, INT64_MIN
 from homeostat.model.errors import ApiError, FieldError, bad_request, invalid, not_found, show
 
 if TYPE_CHECKING:
     from homeostat.api.auth import User
 
-_INTEGER = re.compile(r"[+-]?[0-9]{1,18}").fullmatch
+_INTEGER = re.compile(r"[+-]?[0-9]+").fullmatch
+_DURATION_PART = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)([^0-9.]*)")
+_DURATION_UNITS = frozenset({"ns", "us", "µs", "μs", "ms", "s", "m", "h"})
+_LONGEST_NUMBER = 20
+"""Characters of the longest number that Go can hold."""
+_UINT64_MAX = 2**64 - 1
 
 
 class Call:
@@ -120,6 +126,8 @@ def integer(params: dict[str, str], name: str, default: int = 0) -> int:
         return default
     if not _INTEGER(text):
         raise bad_request(f"strconv.ParseInt: parsing {show(text)}: invalid syntax")
+    if len(text) > _LONGEST_NUMBER or not INT64_MIN <= int(text) <= INT64_MAX:
+        raise bad_request(f"strconv.ParseInt: parsing {show(text)}: value out of range")
     return int(text)
 
 
@@ -127,7 +135,31 @@ def revision_of(text: str) -> int:
     """A resourceVersion as a number; empty is 0."""
     if not text:
         return 0
-    if not (text.isascii() and text.isdigit()) or len(text) > 18:
-        problem = FieldError.invalid("resourceVersion", text, f"strconv.ParseUint: parsing {show(text)}: invalid syntax")
+    why = ""
+    if not (text.isascii() and text.isdigit()):
+        why = "invalid syntax"
+    elif len(text) > _LONGEST_NUMBER or int(text) > _UINT64_MAX:
+        why = "value out of range"
+    if why:
+        problem = FieldError.invalid("resourceVersion", text, f"strconv.ParseUint: parsing {show(text)}: {why}")
         raise bad_request(f"invalid resource version: {problem}")
-    return int(text)
+    return min(int(text), INT64_MAX)  # beyond lies no revision of any store
+
+
+def check_timeout(params: dict[str, str]) -> None:
+    """Refuses a `timeout` that is no duration. Answers are quick enough to need none, but nonsense is told, as upstream does."""
+    text = params.get("timeout", "")
+    body = text[1:] if text[:1] in ("-", "+") else text
+    at, why = 0, ""
+    while at < len(body) and body != "0" and not why:
+        part = _DURATION_PART.match(body, at)
+        if part is None:
+            why = "invalid duration"
+        elif not part[1]:
+            why = "missing unit in duration"
+        elif part[1] not in _DURATION_UNITS:
+            why = f"unknown unit {show(part[1])} in duration"
+        else:
+            at = part.end()
+    if why or (text and not body):
+        raise bad_request(f"invalid timeout specified in the request URL - time: {why or 'invalid duration'} {show(text)}")

@@ -10,7 +10,7 @@ from homeostat.api.call import Call, integer
 from homeostat.api.changesets import mark_deleted
 from homeostat.api.codec import encode
 from homeostat.api.intake import decode_body
-from homeostat.api.read import pages
+from homeostat.api.read import PAGE, Window, encode_token, not_older, pages, unreadable
 from homeostat.api.request import Response, success_response
 from homeostat.api.resource import Object, split_key
 from homeostat.api.schema import FOREGROUND, ORPHAN, decode_errors
@@ -18,7 +18,7 @@ from homeostat.api.select import matcher_for
 from homeostat.api.shape import Shape
 from homeostat.api.write import MOVED, RETRIES, finished
 from homeostat.model.errors import ApiError, FieldError, bad_request, conflict, invalid
-from homeostat.store import Compare, Conflict, Delete, Entry, Put
+from homeostat.store import Compacted, Compare, Conflict, Delete, Entry, FutureRevision, Put
 
 if TYPE_CHECKING:
     from homeostat.api.plane import ControlPlane
@@ -171,25 +171,38 @@ def _standing_policy(metadata: dict[str, Any]) -> str:
 
 
 async def delete_collection(plane: ControlPlane, call: Call) -> Response:
-    """Deletes everything the selectors mean, one by one; answers with the list of what was."""
+    """Deletes everything the selectors mean, or as many as the limit says, one by one; answers with the list of what was."""
     options = read_options(call)
     matcher = matcher_for(call)
+    window = Window(call)
+    not_older(plane, window.at_least)
     shape = Shape(call.resource, call.codec)
-    removed: list[Entry] = []
-    revision = 0
-    async for page in pages(plane.store, call.prefix):
-        revision = page.revision
+    meant: list[Entry] = []
+    token = ""
+    try:
+        first = await plane.store.range(call.prefix, after=window.after, revision=window.revision, limit=PAGE)
+    except (Compacted, FutureRevision) as error:
+        raise unreadable(error, window, call.prefix) from None
+    async for page in pages(plane.store, call.prefix, first):
         for entry in page.entries:
+            if window.limit and len(meant) == window.limit:
+                token = encode_token(first.revision, meant[-1].key, call.prefix)
+                break
             if matcher is None or matcher.matches(entry.key, entry.value):
-                try:
-                    await remove(plane, _one_of(call, entry.key), options)
-                except ApiError as error:
-                    if error.reason != "NotFound":
-                        raise
-                else:
-                    removed.append(entry)
-    body = shape.open_list(revision) + b",".join(shape.items(removed)) + shape.close
+                await _remove_if_there(plane, _one_of(call, entry.key), options)
+                meant.append(entry)
+        if token:
+            break
+    body = shape.open_list(first.revision, token) + b",".join(shape.items(meant)) + shape.close
     return Response(200, body)
+
+
+async def _remove_if_there(plane: ControlPlane, call: Call, options: DeleteOptions) -> None:
+    try:
+        await remove(plane, call, options)
+    except ApiError as error:
+        if error.reason != "NotFound":
+            raise
 
 
 def _one_of(call: Call, key: str) -> Call:

@@ -141,15 +141,10 @@ def place(call: Call, obj: Object, *, nameless: bool = False) -> None:
 
     It must say its name, unless `nameless`.
     """
-    metadata = obj.get("metadata")
-    if metadata is None:
-        metadata = obj["metadata"] = {}
-    problem = metadata_type_error(metadata)
+    problem = metadata_problem(call, obj)
     if problem:
-        if not call.resource.custom:  # the decoder of the whole type names the field from there
-            whole = {"kind": call.resource.kind, "metadata": metadata}
-            problem = decode_errors(call.codec.version.schema, whole)[1][0]
         raise cannot_handle(call, problem)
+    metadata = obj["metadata"]
     given = metadata.get("namespace") or ""
     if call.resource.namespaced:
         if given and given != call.namespace:
@@ -163,6 +158,38 @@ def place(call: Call, obj: Object, *, nameless: bool = False) -> None:
             raise unnamed(call)
     elif call.name and name != call.name:
         raise bad_request(f"the name of the object ({name}) does not match the name on the URL ({call.name})")
+    if not nameless and metadata.get("ownerReferences"):
+        _name_owners_once(call, metadata)
+
+
+def metadata_problem(call: Call, obj: Object) -> str:
+    """Why the object's metadata cannot be read; empty where it can. None becomes empty metadata."""
+    metadata = obj.get("metadata")
+    if metadata is None:
+        metadata = obj["metadata"] = {}
+    problem = metadata_type_error(metadata)
+    if problem and not call.resource.custom:  # the decoder of the whole type names the field from there
+        whole = {"kind": call.resource.kind, "metadata": metadata}
+        problem = decode_errors(call.codec.version.schema, whole)[1][0]
+    return problem
+
+
+def _name_owners_once(call: Call, metadata: Object) -> None:
+    """Leaves out owners that are there twice, and says so: the same claim made again is no second one."""
+    kept: list[Object] = []
+    twice: list[str] = []
+    for owner in metadata["ownerReferences"]:
+        if owner in kept:
+            twice.append(owner.get("uid") or "")
+        else:
+            kept.append(owner)
+    if twice:
+        metadata["ownerReferences"] = kept
+        when = " after mutating admission happens" if call.verb == "patch" else ""
+        call.warnings.append(
+            f".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner references in 1.20+, and "
+            f"may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {', '.join(twice)}"
+        )
 
 
 def unnamed(call: Call) -> ApiError:

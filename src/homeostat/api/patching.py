@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 from homeostat.api.call import Call, WriteOptions
-from homeostat.api.intake import fit, place, wrong_kind, wrong_type
+from homeostat.api.intake import fit, metadata_problem, place, wrong_kind, wrong_type
 from homeostat.api.patch import (
     apply_json_patch,
     apply_merge_patch,
@@ -59,7 +59,7 @@ def patch_document(document: Object, patch: Any, media: str, schema: Schema) -> 
 def from_patch(call: Call, new: Any, options: WriteOptions, text: str, document: Object) -> Object:
     """The outcome of a patch of `document` as an object of its kind, in its stored form."""
     if not isinstance(new, dict):
-        raise _bad_outcome(new, text, f"json: cannot unmarshal {json_word(new)} into an object")
+        raise bad_outcome(new, text, f"json: cannot unmarshal {json_word(new)} into an object")
     kind, api_version = call.resource.kind, call.codec.api_version
     if text:  # the typed patch of built-in kinds: what it says about the kind does not count
         new |= {"apiVersion": api_version, "kind": kind}
@@ -67,11 +67,11 @@ def from_patch(call: Call, new: Any, options: WriteOptions, text: str, document:
         new = {"apiVersion": api_version, "kind": kind, **new}
         if new["kind"] != kind or new["apiVersion"] != api_version:
             problem = wrong_kind(new["kind"], new["apiVersion"], kind).message
-            raise _bad_outcome(new, text, problem.partition(": ")[2])
+            raise bad_outcome(new, text, problem.partition(": ")[2])
     elif not new.get("kind") or not new.get("apiVersion"):
         missing = "apiVersion" if new.get("kind") else "Kind"
         shown = orjson.dumps(new).decode()
-        raise _bad_outcome(new, text, f"Object '{missing}' is missing in '{shown}'")
+        raise bad_outcome(new, text, f"Object '{missing}' is missing in '{shown}'")
     elif new["kind"] != kind:
         raise wrong_type(call, new, "kind", new["kind"], kind)
     elif new["apiVersion"] != api_version:
@@ -80,14 +80,17 @@ def from_patch(call: Call, new: Any, options: WriteOptions, text: str, document:
     if isinstance(metadata, dict):
         new["metadata"] = dict(metadata)
     if metadata is not document["metadata"]:  # what the patch does not touch lies where it lay
+        problem = metadata_problem(call, new)
+        if problem:
+            raise bad_outcome(new, text, problem)
         place(call, new)
     problem = fit(call, new, options, document)
     if problem:
-        raise _bad_outcome(new, text, problem)
+        raise bad_outcome(new, text, problem)
     return call.codec.version.decode(new) if call.codec.version.decode is not None else new
 
 
-def _bad_outcome(new: Any, text: str, problem: str) -> ApiError:
+def bad_outcome(new: Any, text: str, problem: str) -> ApiError:
     """422: the patch applies, but makes no object of the kind."""
     shown = text or orjson.dumps(new).decode()
     return invalid("", "", "", [FieldError.invalid("patch", shown, problem)])

@@ -25,11 +25,12 @@ from homeostat.api.auth.rbac import PLURALS as RBAC_PLURALS
 from homeostat.api.auth.rbac import ROLE_KINDS
 from homeostat.api.auth.serviceaccounts import ServiceAccountTokens, SigningKey
 from homeostat.api.auth.user import AUTHENTICATED, MASTERS
-from homeostat.api.call import Call, WriteOptions
+from homeostat.api.call import Call, WriteOptions, check_timeout
 from homeostat.api.changesets import HEADER as CHANGE_SET
 from homeostat.api.codec import Codec, encode
 from homeostat.api.controllers import GarbageCollector, Housekeeping, Lifecycle, RoleAggregation
 from homeostat.api.controllers.housekeeping import KEEP_SECONDS
+from homeostat.api.discovery import STREAMS
 from homeostat.api.documents import Documents
 from homeostat.api.follow import Follower
 from homeostat.api.history import History
@@ -52,6 +53,8 @@ log = logging.getLogger("homeostat.api")
 SYSTEM = User("system:homeostat", "", (MASTERS, AUTHENTICATED))
 """As whom the server's own controllers write."""
 
+_UNCACHED = (b"cache-control", b"no-cache, private")
+"""Objects change: nobody on the way may keep one for another who asks, and secrets are nobody's to keep."""
 _SHAPED_WRITES = frozenset({"create", "update", "patch"})
 _JSON_ACCEPTED = frozenset({"", "*/*", JSON, f"{JSON}, */*"})
 """What most clients send: they want plain JSON, and nothing has to be negotiated."""
@@ -95,7 +98,7 @@ class ControlPlane:
         self.fanout = Fanout(store)
         self.requests = RequestCounts()
         self.more_metrics: list[Callable[[], bytes]] = []  # of what runs in the same process
-        self.mounted: dict[str, Callable[[Request], Awaitable[Response]]] = {}  # what is served beside the API, by its first segment
+        self.mounted: dict[str, Callable[[Request], Awaitable[Response]]] = {}  # what is served beside the API, by its first segment or its whole path
         self.apart = Apart()
         self.admission = Admission(self)
         self.documents = Documents(self)
@@ -232,7 +235,7 @@ class ControlPlane:
                 raise
             if found is not None:
                 return await self._serve(request, found)
-        if segments and (site := self.mounted.get(segments[0])) is not None:
+        if segments and (site := self.mounted.get(segments[0]) or self.mounted.get("/".join(segments))) is not None:
             return await site(request)
         public = self.documents.public(request)
         if public is not None:
@@ -271,6 +274,8 @@ class ControlPlane:
         try:
             self._require(asked)
             handler = route.handler(call)
+            if "timeout=" in request.query and call.verb != "watch" and call.subresource not in STREAMS:
+                check_timeout(request.params)
             shape = self._written_shape(call)
             response = await handler(self, call)
             if shape is not None:
@@ -284,6 +289,7 @@ class ControlPlane:
             call.warnings.insert(0, call.codec.version.deprecation_warning or _deprecated(call))
         if call.warnings:
             response.warn(call.warnings)
+        response.headers.append(_UNCACHED)
         return response
 
     def _written_shape(self, call: Call) -> Shape | None:

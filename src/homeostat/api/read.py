@@ -39,10 +39,10 @@ async def get(plane: ControlPlane, call: Call) -> Response:
     wanted = call.request.params.get("resourceVersion", "") if call.request.query else ""
     if wanted and wanted != "0":
         not_older(plane, revision_of(wanted))
+    shape = shape_of(plane, call, listing=False)
     entry = await plane.store.get(call.key)
     if entry is None:
         raise call.not_found()
-    shape = shape_of(plane, call, listing=False)
     return Response(200, shape.single(entry), shape.content_type)
 
 
@@ -70,10 +70,10 @@ def _too_new(revision: int, current: int) -> ApiError:
     )
 
 
-class _Window:
+class Window:
     """Which part of the collection a list asks for: at `revision`, or at the present one, which `at_least` bounds."""
 
-    __slots__ = ("after", "at_least", "limit", "resumed", "revision")
+    __slots__ = ("after", "at_least", "left", "limit", "resumed", "revision")
 
     def __init__(self, call: Call) -> None:
         params = call.request.params
@@ -82,13 +82,16 @@ class _Window:
         self.after = ""
         self.revision: int | None = None
         self.at_least = 0
+        self.left: int | None = None  # how many there are after `after`, where the page before said so
         self.resumed = False
         version = params.get("resourceVersion", "")
         match = params.get("resourceVersionMatch", "")
         token = params.get("continue", "")
         _check_options(version, match, token, "sendInitialEvents" in params)
+        if version == "0" and not token:
+            self.limit = 0  # whoever will take any state gets all of it at once, as upstream's cache gives it
         if token:
-            self.revision, self.after = _decode_token(token, call.prefix)
+            self.revision, self.after, self.left = _decode_token(token, call.prefix)
             self.resumed = True
         elif version not in ("", "0"):
             if match == "Exact" or (not match and self.limit):
@@ -128,7 +131,7 @@ def _check_options(version: str, match: str, token: str, initial_events: bool) -
 
 async def list_objects(plane: ControlPlane, call: Call) -> Response:
     """A collection, whole or one page of it."""
-    window = _Window(call)
+    window = Window(call)
     matcher = matcher_for(call)
     shape = shape_of(plane, call, listing=True)
     not_older(plane, window.at_least)
@@ -136,10 +139,8 @@ async def list_objects(plane: ControlPlane, call: Call) -> Response:
         if window.limit:
             return await _page(plane, call, window, matcher, shape)
         first = await _range(plane, call, window.after, window.revision, PAGE)
-    except Compacted:
-        raise _expired(window, call.prefix) from None
-    except FutureRevision as error:
-        raise _too_new(error.asked, error.current) from None
+    except (Compacted, FutureRevision) as error:
+        raise unreadable(error, window, call.prefix) from None
     if not first.more:
         return _whole(shape, first.revision, _kept(first.entries, matcher))
     return Response(
@@ -198,14 +199,17 @@ async def pages(store: Store, prefix: str, first: Page | None = None) -> AsyncIt
 
 
 async def _page(
-    plane: ControlPlane, call: Call, window: _Window, matcher: Matcher | None, shape: Shape
+    plane: ControlPlane, call: Call, window: Window, matcher: Matcher | None, shape: Shape
 ) -> Response:
-    """One page of a chunked list, and the token for the next."""
+    """One page of a chunked list, and the token for the next.
+
+    What is left is counted once: a snapshot does not change, so each further page leaves so many fewer.
+    """
     found: list[Entry] = []
     after, revision = window.after, window.revision
     while True:
         want = window.limit if matcher is None else PAGE
-        page = await _range(plane, call, after, revision, want, count=matcher is None)
+        page = await _range(plane, call, after, revision, want, count=matcher is None and window.left is None)
         revision = page.revision
         more = page.more
         for entry in page.entries:
@@ -217,24 +221,28 @@ async def _page(
         if not more or len(found) == window.limit:
             break
         after = page.entries[-1].key
-    token = _encode_token(revision, found[-1].key, call.prefix) if more and found else ""
-    remaining = page.remaining if matcher is None and more else 0
-    return _whole(shape, revision, found, token, remaining)
+    if not more or not found:
+        return _whole(shape, revision, found)
+    left = None if matcher is not None else page.remaining if window.left is None else max(0, window.left - len(found))
+    token = encode_token(revision, found[-1].key, call.prefix, left)
+    return _whole(shape, revision, found, token, left or 0)
 
 
-def _encode_token(revision: int, key: str, prefix: str) -> str:
-    raw = orjson.dumps({"v": _TOKEN_VERSION, "rv": revision, "start": key[len(prefix) :] + "\0"})
-    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
+def encode_token(revision: int, key: str, prefix: str, left: int | None = None) -> str:
+    raw = {"v": _TOKEN_VERSION, "rv": revision, "start": key[len(prefix) :] + "\0"}
+    if left is not None:
+        raw["left"] = left
+    return base64.urlsafe_b64encode(orjson.dumps(raw)).decode().rstrip("=")
 
 
-def _token_parts(token: str) -> tuple[int, str]:
+def _token_parts(token: str) -> tuple[int, str, int | None]:
     stray = next((i for i, letter in enumerate(token) if letter not in _TOKEN_LETTERS), None)
     if stray is not None:
         raise _bad_token(f"illegal base64 data at input byte {stray}")
     try:
         raw = orjson.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
-        version, revision, start = raw.get("v", ""), raw.get("rv", 0), raw.get("start", "")
-        if not isinstance(revision, int) or not isinstance(start, str):
+        version, revision, start, left = raw.get("v", ""), raw.get("rv", 0), raw.get("start", ""), raw.get("left")
+        if not isinstance(revision, int) or not isinstance(start, str) or not isinstance(left, int | None):
             raise ValueError("its parts have other types")
     except (binascii.Error, ValueError, AttributeError) as error:
         raise _bad_token(str(error)) from None
@@ -246,22 +254,25 @@ def _token_parts(token: str) -> tuple[int, str]:
         raise _bad_token(f"incorrect encoded start resourceVersion (version {_TOKEN_VERSION})")
     if ".." in start.split("/"):
         raise _bad_token(start)
-    return revision, start
+    return revision, start, left
 
 
 def _bad_token(why: str) -> ApiError:
     return bad_request(f"invalid continue token: continue key is not valid: {why}")
 
 
-def _decode_token(token: str, prefix: str) -> tuple[int | None, str]:
-    revision, start = _token_parts(token)
+def _decode_token(token: str, prefix: str) -> tuple[int | None, str, int | None]:
+    revision, start, left = _token_parts(token)
     # A negative revision asks for whatever is newest: the way on after an expired token.
-    return (revision if revision > 0 else None), prefix + start.rstrip("\0")
+    return (revision if revision > 0 else None), prefix + start.rstrip("\0"), left
 
 
-def _expired(window: _Window, prefix: str) -> ApiError:
+def unreadable(error: Compacted | FutureRevision, window: Window, prefix: str) -> ApiError:
+    """What is said of a list at a revision that is forgotten, or has not happened."""
+    if isinstance(error, FutureRevision):
+        return _too_new(error.asked, error.current)
     if not window.resumed:
         return expired("The resourceVersion for the provided list is too old.")
     gone = expired(_EXPIRED_CONTINUE)
-    gone.resume = _encode_token(-1, window.after, prefix)
+    gone.resume = encode_token(-1, window.after, prefix)
     return gone

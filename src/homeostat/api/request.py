@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Iterable
 from functools import lru_cache
 from typing import Any, Protocol
@@ -40,7 +41,7 @@ class Request:
 
     @property
     def params(self) -> dict[str, str]:
-        """Query parameters; where one is repeated, the first counts, as in Go."""
+        """Query parameters as Go reads them: where one is repeated, the first counts; a malformed one is as good as none."""
         if self._query is None:
             self._query = {}
             if self.query:
@@ -56,8 +57,13 @@ class Request:
         return value is not None and value not in ("false", "0", "f", "F", "FALSE", "False")
 
 
+_MALFORMED = re.compile(r"%(?![0-9A-Fa-f]{2})|;").search
+
+
 def _pairs(query: str) -> dict[str, str]:
     found: dict[str, str] = {}
+    if _MALFORMED(query):
+        query = "&".join(pair for pair in query.split("&") if not _MALFORMED(pair))
     for key, value in parse_qsl(query, keep_blank_values=True, max_num_fields=100):
         found.setdefault(key, value)
     return found

@@ -14,7 +14,7 @@ from homeostat.api.registry import Registry
 from homeostat.api.request import Request, Response
 from homeostat.api.resource import Resource
 from homeostat.api.watch import watch
-from homeostat.model.errors import ApiError, method_not_allowed, path_method_not_allowed, path_not_found
+from homeostat.model.errors import ApiError, bad_request, method_not_allowed, path_method_not_allowed, path_not_found
 
 if TYPE_CHECKING:
     from homeostat.api.plane import ControlPlane
@@ -50,6 +50,7 @@ _SUBRESOURCES: dict[tuple[str, str], Verb] = {
     ("scale", "update"): scale.update,
     ("scale", "patch"): scale.patch,
     ("token", "create"): answers.service_account_token,
+    ("binding", "create"): hosted.bind,
     ("eviction", "create"): hosted.evict,
     ("log", "get"): hosted.log,
     **{(stream, verb): hosted.connect for stream in STREAMS - {"log"} for verb in ("get", "create")},
@@ -76,6 +77,8 @@ def resolve(registry: Registry, request: Request, segments: list[str], user: Use
     name = rest[1] if len(rest) > 1 else ""
     subresource = rest[2] if len(rest) > 2 else ""
     verb = _VERBS.get((request.method, bool(name)))
+    if resource.custom and not name and request.method in ("PUT", "PATCH"):
+        raise bad_request("name must be provided")
     if verb is None or (verb == "create" and bool(name) != bool(subresource)):
         raise _not_allowed(resource, request.method.lower())
     if watching and request.method != "GET":
@@ -105,11 +108,11 @@ def handler(call: Call) -> Verb:
     if call.verb not in resource.verbs:
         raise _not_allowed(resource, call.verb)
     if resource.verbs == ("create",):
-        return answers.review
+        return hosted.bind if resource.kind == "Binding" else answers.review
     if call.verb == "create" and resource.qualified == usertokens.QUALIFIED:
         return answers.user_token
     if call.verb in ("create", "deletecollection") and resource.namespaced and not call.namespace:
-        raise _not_allowed(resource, call.verb)
+        raise path_not_found() if resource.custom else path_method_not_allowed()
     if call.verb in _OF_THE_PAST and call.request.query and past.asked(call.request):
         return _OF_THE_PAST[call.verb]
     return _HANDLERS[call.verb]

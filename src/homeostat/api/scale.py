@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import orjson
 
 from homeostat.api.builtin.types import schema_of
 from homeostat.api.call import Call, WriteOptions
-from homeostat.api.intake import decode_body, unnamed
-from homeostat.api.patching import patch_document, patch_media, read_patch
+from homeostat.api.intake import decode_body, place, strictness
+from homeostat.api.patching import bad_outcome, patch_document, patch_media, read_patch
 from homeostat.api.request import Response, json_response
 from homeostat.api.resource import Object, Scale, at
 from homeostat.api.schema import decode_errors
@@ -21,6 +21,8 @@ from homeostat.model.selectors import selector_text
 
 if TYPE_CHECKING:
     from homeostat.api.plane import ControlPlane
+
+_VERSION = "autoscaling/v1"
 
 
 def _parts(path: str) -> tuple[str, ...]:
@@ -47,7 +49,7 @@ def _show(call: Call, obj: Object) -> Object:
     elif selector and not call.resource.custom:  # of custom kinds only text is taken for a selector
         status["selector"] = selector_text(selector)
     spec = {"replicas": replicas} if replicas else {}
-    return {"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": shown, "spec": spec, "status": status}
+    return {"kind": "Scale", "apiVersion": _VERSION, "metadata": shown, "spec": spec, "status": status}
 
 
 async def get(plane: ControlPlane, call: Call) -> Response:
@@ -65,7 +67,10 @@ async def update(plane: ControlPlane, call: Call) -> Response:
     """PUT of a Scale."""
     _layout(call)
     options = WriteOptions(call, "UpdateOptions")
-    body, _ = decode_body(call.request, "Scale")
+    body, doubled = decode_body(call.request, "Scale")
+    problem = _fit(call, body, options, doubled)
+    if problem:
+        raise bad_request(f'Scale in version "v1" cannot be handled as a Scale: {problem}')
     return await _write(plane, call, lambda _: body, options)
 
 
@@ -77,7 +82,16 @@ async def patch(plane: ControlPlane, call: Call) -> Response:
         raise bad_request("a Scale cannot be applied: apply the object itself, or patch its scale")
     options = WriteOptions(call, "PatchOptions")
     body = read_patch(call, options, media)
-    return await _write(plane, call, lambda scale: patch_document(scale, body, media, ANY)[0], options)
+    doubled, options.doubled = options.doubled, []  # of the Scale, and not of the object that it changes
+
+    def patched(scale: Object) -> Object:
+        new, text = patch_document(scale, body, media, ANY)
+        problem = _fit(call, new, options, doubled)
+        if problem:
+            raise bad_outcome(new, text, problem)
+        return cast(Object, new)
+
+    return await _write(plane, call, patched, options)
 
 
 async def _write(plane: ControlPlane, call: Call, make: Any, options: WriteOptions) -> Response:
@@ -101,17 +115,17 @@ async def _write(plane: ControlPlane, call: Call, make: Any, options: WriteOptio
     return response
 
 
-def _wanted_replicas(call: Call, scale: Any) -> int:
-    if not isinstance(scale, dict) or scale.get("kind", "Scale") != "Scale":
-        raise bad_request("the body must be an autoscaling/v1 Scale")
-    _, problems = decode_errors(schema_of("autoscaling/v1", "Scale"), scale)
-    if problems:
-        raise bad_request(f'Scale in version "v1" cannot be handled as a Scale: {problems[0]}')
-    given = (scale.get("metadata") or {}).get("name")
-    if not given:
-        raise unnamed(call)
-    if given != call.name:
-        raise bad_request(f"the name of the object ({given}) does not match the name on the URL ({call.name})")
+def _fit(call: Call, scale: Any, options: WriteOptions, doubled: list[str]) -> str:
+    """Makes a Scale of what was sent, in place; gives why it cannot be one, or nothing."""
+    said = (scale.get("kind") or "Scale", scale.get("apiVersion") or _VERSION) if isinstance(scale, dict) else ()
+    if said != ("Scale", _VERSION):
+        raise bad_request(f"the body must be an {_VERSION} Scale")
+    unknown, problems = decode_errors(schema_of(_VERSION, "Scale"), scale)
+    return problems[0] if problems else strictness(call, options, doubled + unknown)
+
+
+def _wanted_replicas(call: Call, scale: Object) -> int:
+    place(call, scale)
     replicas: int = (scale.get("spec") or {}).get("replicas", 0)
     if replicas < 0 and not call.resource.custom:  # custom kinds say so themselves, and name their own field
         error = FieldError.invalid("spec.replicas", replicas, "must be greater than or equal to 0")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import orjson
 
-from homeostat.api.accept import JSON_TYPES, choices
+from homeostat.api.accept import JSON_TYPES, choices, prefers_yaml
 from homeostat.api.codec import Codec
 from homeostat.api.resource import Object, Resource
 from homeostat.api.table import META_V1, META_V1BETA1, Printer, include_object, partial_metadata
@@ -50,13 +50,12 @@ class Shape:
             meta,
         )
 
-    @staticmethod
-    def _list_meta(revision: int, token: str, remaining: int) -> bytes:
+    def _list_meta(self, revision: int, token: str, remaining: int) -> bytes:
         meta: dict[str, str | int] = {"resourceVersion": str(revision)}
-        if token:
+        if token or (type(self) is Shape and self.resource.custom):  # lists of custom kinds say so where nothing follows
             meta["continue"] = token
-            if remaining:
-                meta["remainingItemCount"] = remaining
+        if token and remaining:
+            meta["remainingItemCount"] = remaining
         return orjson.dumps(meta)
 
     def bookmark(self, revision: int, annotations: dict[str, str] | None = None) -> bytes:
@@ -168,6 +167,8 @@ def shape_for(
     """
     if accept == JSON or not accept:
         return Shape(resource, codec)
+    if streaming and prefers_yaml(accept):
+        raise not_acceptable(ACCEPTED_STREAM)
     types = _STREAM_TYPES if streaming else _PLAIN_TYPES
     for media, options in choices(accept):
         if media not in types:

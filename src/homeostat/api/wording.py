@@ -44,6 +44,8 @@ def plain(value: Any) -> str:
         return "[" + " ".join(map(plain, value)) + "]"
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value)) if abs(value) < 1e21 else repr(value)
     return "<nil>" if value is None else str(value)
 
 

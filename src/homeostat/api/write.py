@@ -346,7 +346,7 @@ def settle(
     old_meta = live["metadata"]
     part = _PARTS.get(call.subresource)
     if part is not None:
-        resource.rules.default(wanted)  # refuses what cannot be decoded, quantities for one
+        resource.rules.default(wanted)  # fills in what a status has by itself
         managed = wanted["metadata"].get("managedFields")
         obj = {**live, "metadata": dict(old_meta)}
         if managed is not None:
@@ -355,8 +355,6 @@ def settle(
             obj[part] = wanted[part]
         else:
             obj.pop(part, None)
-        if resource.held_by and at(obj, "status", resource.held_by) and not old_meta.get("deletionTimestamp"):
-            obj["metadata"]["finalizers"] = list(dict.fromkeys((*(old_meta.get("finalizers") or ()), FINALIZER)))
     else:
         obj = wanted
         metadata = obj["metadata"]
@@ -379,6 +377,9 @@ def settle(
         resource.rules.default(obj)
         resource.rules.prepare_update(obj, live)
     metadata = obj["metadata"]
+    if resource.held_by and at(obj, "status", resource.held_by) and not old_meta.get("deletionTimestamp"):
+        # Also where a manifest that names no finalizers replaces it: what is held cannot go past the loop by that.
+        metadata["finalizers"] = list(dict.fromkeys((*(metadata.get("finalizers") or ()), FINALIZER)))
     meant = _intent_changed(obj, live, version.status)
     if meant and not applied:
         changesets.mark(call, obj, live)

@@ -43,6 +43,8 @@ our finalizer on as well; other servers do not know it, and there the loop does 
 CHILD_KINDS = "homeostat.dev/child-kinds"
 """Annotation of a definition whose objects are composed of others: every kind that those were ever of. The loop that composes them takes
 them away as well, under its guards, when a parent is gone; garbage collection leaves them to it."""
+CHILDREN_PATH = "/homeostat/children"
+"""Where a server answers what a change of parents would do to what they declare, for the composers of its loop."""
 
 
 def composed_by(kind: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from homeostat.api.schema import IMMUTABLE
 from homeostat.model.errors import FieldError, bad_request
 from homeostat.model.names import dns_label_problems, dns_subdomain_problems, qualified_name_problems
-from homeostat.model.quantity import Quantity, QuantityError, canonical_quantity, parse_quantity
+from homeostat.model.quantity import Quantity, parse_quantity
 
 NOT_NEGATIVE = "must be greater than or equal to 0"
 POSITIVE = "must be greater than 0"
@@ -155,21 +155,6 @@ def share(value: Any) -> int:
     if isinstance(value, str):
         return int(value[:-1]) if _PERCENT(value) else 0
     return value or 0
-
-
-def canonical_quantities(amounts: dict[str, Any] | None, kind: str, version: str) -> None:
-    """Rewrites amounts in place as they are stored. A text that is no quantity cannot be decoded upstream: a 400."""
-    if amounts:
-        for name, value in amounts.items():
-            amounts[name] = canonical_amount(value, kind, version)
-
-
-def canonical_amount(value: Any, kind: str, version: str) -> str:
-    """One amount as it is stored; a 400 where it is none."""
-    try:
-        return canonical_quantity(value)
-    except QuantityError as problem:
-        raise cannot_decode(kind, version, str(problem)) from None
 
 
 def cannot_decode(kind: str, version: str, problem: str) -> Exception:

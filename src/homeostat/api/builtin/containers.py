@@ -8,7 +8,6 @@ from typing import Any
 from homeostat.api.builtin.checks import (
     INT32_MAX,
     PROTOCOLS,
-    canonical_quantities,
     config_key_problems,
     container_resource_name,
     label_name,
@@ -32,8 +31,8 @@ _ENV_NAME_WORDS = "a valid environment variable name must consist only of printa
 _MESSAGE_POLICIES = ("File", "FallbackToLogsOnError")
 
 
-def default_container(container: Container, kind: str, version: str) -> None:
-    """Fills in what upstream fills in for a container, and rewrites its amounts as they are stored."""
+def default_container(container: Container) -> None:
+    """Fills in what upstream fills in for a container."""
     fill(
         container,
         terminationMessagePath="/dev/termination-log",
@@ -41,8 +40,6 @@ def default_container(container: Container, kind: str, version: str) -> None:
         imagePullPolicy=pull_policy(container.get("image") or ""),
         resources={},
     )
-    for part in ("limits", "requests"):
-        canonical_quantities(container["resources"].get(part), kind, version)
     for port in container.get("ports") or ():
         fill(port, protocol="TCP")
     for variable in container.get("env") or ():

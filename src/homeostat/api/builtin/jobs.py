@@ -26,12 +26,12 @@ _CONCURRENCY = ("Allow", "Forbid", "Replace")
 _CRON_NAME_MAX = 52  # eleven characters are left for the time in a job's name
 
 
-def _default_job_spec(spec: Spec, kind_name: str) -> None:
+def _default_job_spec(spec: Spec) -> None:
     if spec.get("completions") is None and spec.get("parallelism") is None:
         fill(spec, completions=1, parallelism=1)
     fill(spec, parallelism=1, backoffLimit=6, completionMode="NonIndexed", suspend=False)
     fill(spec, podReplacementPolicy="Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed")
-    default_template(spec, kind_name, "batch/v1")
+    default_template(spec)
 
 
 def _job_spec_errors(spec: Mapping[str, Any], path: str) -> list[FieldError]:
@@ -57,7 +57,7 @@ class JobRules(SpecAndStatus):
     """A job owns its pods by a label with its uid, unless it brings a selector of its own."""
 
     def default(self, obj: Object) -> None:
-        _default_job_spec(section(obj, "spec"), "Job")
+        _default_job_spec(section(obj, "spec"))
 
     def prepare_create(self, obj: Object) -> None:
         super().prepare_create(obj)
@@ -123,7 +123,7 @@ class CronJobRules(SpecAndStatus):
         if (template := spec.get("jobTemplate")) is not None:
             job = section(template, "spec")
             # A job made from this gets its own defaults; only its pods are filled in here.
-            default_template(job, "CronJob", "batch/v1")
+            default_template(job)
 
     def validate(self, obj: Object) -> Sequence[FieldError]:
         spec = obj.get("spec") or {}

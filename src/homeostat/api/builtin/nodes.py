@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from homeostat.api.builtin.cells import text_at
-from homeostat.api.builtin.checks import TAINT_EFFECTS, canonical_quantities
+from homeostat.api.builtin.checks import TAINT_EFFECTS
 from homeostat.api.builtin.declare import fill, kind, section
 from homeostat.api.resource import Column, Object, Resource, Rules, at
 from homeostat.api.table import AGE, NAME, NONE, UNKNOWN
@@ -28,8 +28,6 @@ class NodeRules(Rules):
     def default(self, obj: Object) -> None:
         status = section(obj, "status")
         section(obj, "spec")
-        for part in ("capacity", "allocatable"):
-            canonical_quantities(status.get(part), "Node", "v1")
         if status.get("capacity") and not status.get("allocatable"):
             status["allocatable"] = dict(status["capacity"])
         fill(status, daemonEndpoints={"kubeletEndpoint": {"Port": 0}}, nodeInfo=dict.fromkeys(_INFO, ""))

@@ -37,7 +37,7 @@ class PodRules(Rules):
 
     def default(self, obj: Object) -> None:
         spec = section(obj, "spec")
-        default_pod_spec(spec, "Pod", "v1")
+        default_pod_spec(spec)
         fill(spec, enableServiceLinks=True)
         for group in ("containers", "initContainers"):
             for container in spec.get(group) or ():
@@ -161,7 +161,7 @@ class PodTemplateRules(Rules):
     """A template that nobody runs."""
 
     def default(self, obj: Object) -> None:
-        default_template(obj, "PodTemplate", "v1")
+        default_template(obj)
 
     def validate(self, obj: Object) -> Sequence[FieldError]:
         return template_errors(obj.get("template") or {}, "template")
@@ -277,7 +277,7 @@ def resources() -> list[Resource]:
             rules=PodRules(),
             status=True,
             generation=True,
-            subresources=("attach", "eviction", "exec", "log", "portforward"),
+            subresources=("attach", "binding", "eviction", "exec", "log", "portforward"),
             columns=_POD_COLUMNS,
         ),
         kind(

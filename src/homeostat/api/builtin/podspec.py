@@ -8,7 +8,6 @@ from typing import Any
 from homeostat.api.builtin.checks import (
     INT32_MAX,
     TAINT_EFFECTS,
-    canonical_quantities,
     ip_address,
     label_name,
     one_of,
@@ -26,8 +25,8 @@ _RESTART = ("Always", "OnFailure", "Never")
 _DNS = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 
 
-def default_pod_spec(spec: Spec, kind: str, version: str) -> None:
-    """Fills in what upstream fills in for any pod spec. `kind` and `version` name who holds it, for refusals."""
+def default_pod_spec(spec: Spec) -> None:
+    """Fills in what upstream fills in for any pod spec."""
     fill(
         spec,
         restartPolicy="Always",
@@ -44,11 +43,10 @@ def default_pod_spec(spec: Spec, kind: str, version: str) -> None:
         default_volume(volume)
     for group in ("initContainers", "containers", "ephemeralContainers"):
         for container in spec.get(group) or ():
-            default_container(container, kind, version)
+            default_container(container)
             if spec.get("hostNetwork"):
                 for port in container.get("ports") or ():
                     fill(port, hostPort=port.get("containerPort", 0))
-    canonical_quantities(spec.get("overhead"), kind, version)
 
 
 def pod_spec_errors(spec: Mapping[str, Any], path: str) -> list[FieldError]:
@@ -137,9 +135,9 @@ def _spread_errors(constraints: Sequence[Mapping[str, Any]], path: str) -> list[
     return errors
 
 
-def default_template(owner: Spec, kind: str, version: str) -> None:
+def default_template(owner: Spec) -> None:
     """Fills in the pod template of a workload's spec."""
-    default_pod_spec(section(section(owner, "template"), "spec"), kind, version)
+    default_pod_spec(section(section(owner, "template"), "spec"))
 
 
 def template_errors(template: Mapping[str, Any], path: str) -> list[FieldError]:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from homeostat.api.builtin.checks import (
-    canonical_quantities,
     container_resource_name,
     quota_resource_name,
     resource_amounts,
@@ -32,10 +31,7 @@ class ResourceQuotaRules(SpecAndStatus):
     """Amounts of known resources; the scopes stay."""
 
     def default(self, obj: Object) -> None:
-        canonical_quantities(section(obj, "spec").get("hard"), "ResourceQuota", "v1")
-        status = obj.get("status") or {}
-        for part in ("hard", "used"):
-            canonical_quantities(status.get(part), "ResourceQuota", "v1")
+        section(obj, "spec")
 
     def validate(self, obj: Object) -> Sequence[FieldError]:
         spec = obj.get("spec") or {}
@@ -85,8 +81,6 @@ class LimitRangeRules(Rules):
 
     def default(self, obj: Object) -> None:
         for limit in section(obj, "spec").get("limits") or ():
-            for part in ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio"):
-                canonical_quantities(limit.get(part), "LimitRange", "v1")
             if limit.get("type") == "Container":
                 _fill_container_limits(limit)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from homeostat.api.builtin.cells import count_at, few
-from homeostat.api.builtin.checks import at_most_100_percent, canonical_amount, percent_or_count, unchanged
+from homeostat.api.builtin.checks import at_most_100_percent, percent_or_count, unchanged
 from homeostat.api.builtin.declare import SpecAndStatus, fill, kind, section
 from homeostat.api.builtin.types import schema_of
 from homeostat.api.resource import Column, Object, Resource, Rules, Version, at
@@ -35,11 +35,6 @@ class AutoscalerRules(SpecAndStatus):
         fill(spec, minReplicas=1)
         if not spec.get("metrics"):
             spec["metrics"] = [_cpu_share(80)]
-        for metric in spec["metrics"]:
-            target = (metric.get(_SOURCES.get(metric.get("type", ""), "")) or {}).get("target") or {}
-            for field in ("value", "averageValue"):
-                if target.get(field) is not None:
-                    target[field] = canonical_amount(target[field], "HorizontalPodAutoscaler", "autoscaling/v2")
 
     def validate(self, obj: Object) -> Sequence[FieldError]:
         spec = obj.get("spec") or {}

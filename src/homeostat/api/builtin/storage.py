@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from homeostat.api.builtin.cells import text_at
-from homeostat.api.builtin.checks import canonical_quantities, subdomain_name, unchanged
+from homeostat.api.builtin.checks import subdomain_name, unchanged
 from homeostat.api.builtin.declare import SpecAndStatus, fill, kind, section
 from homeostat.api.resource import Column, Object, Resource, Rules, at
 from homeostat.api.table import AGE, NAME
@@ -34,12 +34,10 @@ _DEFAULT_CLASS = ("storageclass.kubernetes.io/is-default-class", "storageclass.b
 
 
 def default_claim(claim: Object) -> None:
-    """Fills in a claim, or the template of one; its amounts are rewritten as they are stored."""
+    """Fills in a claim, or the template of one."""
     spec = section(claim, "spec")
     fill(spec, volumeMode="Filesystem")
-    resources = section(spec, "resources")
-    for part in ("requests", "limits"):
-        canonical_quantities(resources.get(part), "PersistentVolumeClaim", "v1")
+    section(spec, "resources")
     fill(section(claim, "status"), phase="Pending")
 
 
@@ -80,7 +78,6 @@ class ClaimRules(SpecAndStatus):
 
     def default(self, obj: Object) -> None:
         default_claim(obj)
-        canonical_quantities(at(obj, "status", "capacity"), "PersistentVolumeClaim", "v1")
 
     def validate(self, obj: Object) -> Sequence[FieldError]:
         return claim_spec_errors(obj.get("spec") or {}, "spec")
@@ -122,7 +119,6 @@ class VolumeRules(SpecAndStatus):
     def default(self, obj: Object) -> None:
         spec = section(obj, "spec")
         fill(spec, persistentVolumeReclaimPolicy="Retain", volumeMode="Filesystem")
-        canonical_quantities(spec.get("capacity"), "PersistentVolume", "v1")
         if (path := spec.get("hostPath")) is not None and path.get("type") is None:
             path["type"] = ""
 

@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 
 from homeostat.api.builtin.layout import absent_when_zero
+from homeostat.api.schema.canonical import MICROSECONDS
 from homeostat.model.schema import ABSENT_WHEN_ZERO, OBJECT_META, Schema
 
 META = "io.k8s.apimachinery.pkg.apis.meta.v1."
@@ -43,7 +44,10 @@ def schema(name: str) -> Schema:
     """The type by upstream's name, with references followed as they are walked. KeyError where there is none."""
     if name == META + "ObjectMeta":
         return OBJECT_META
-    return Schema({**definition(name), ABSENT_WHEN_ZERO: absent_when_zero(name)}, schema)
+    facts = {**definition(name), ABSENT_WHEN_ZERO: absent_when_zero(name)}
+    if name == META + "MicroTime":
+        facts[MICROSECONDS] = True
+    return Schema(facts, schema)
 
 
 def definition_name(api_version: str, kind: str) -> str:

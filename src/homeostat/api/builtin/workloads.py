@@ -78,7 +78,7 @@ class DeploymentRules(SpecAndStatus):
         fill(strategy, type="RollingUpdate")
         if strategy["type"] == "RollingUpdate":
             fill(section(strategy, "rollingUpdate"), maxUnavailable="25%", maxSurge="25%")
-        default_template(spec, "Deployment", "apps/v1")
+        default_template(spec)
 
     def validate(self, obj: Object) -> Sequence[FieldError]:
         spec = obj.get("spec") or {}
@@ -142,7 +142,7 @@ class ReplicaSetRules(SpecAndStatus):
     def default(self, obj: Object) -> None:
         spec = section(obj, "spec")
         fill(spec, replicas=1)
-        default_template(spec, "ReplicaSet", "apps/v1")
+        default_template(spec)
 
     def validate(self, obj: Object) -> Sequence[FieldError]:
         spec = obj.get("spec") or {}
@@ -173,7 +173,7 @@ class ReplicationControllerRules(SpecAndStatus):
             if not metadata.get("labels"):
                 metadata["labels"] = dict(labels)
         if spec.get("template") is not None:
-            default_template(spec, "ReplicationController", "v1")
+            default_template(spec)
 
     def validate(self, obj: Object) -> Sequence[FieldError]:
         spec = obj.get("spec") or {}
@@ -220,7 +220,7 @@ class StatefulSetRules(SpecAndStatus):
         for claim in spec.get("volumeClaimTemplates") or ():
             fill(claim, apiVersion="v1", kind="PersistentVolumeClaim")
             default_claim(claim)
-        default_template(spec, "StatefulSet", "apps/v1")
+        default_template(spec)
 
     def validate(self, obj: Object) -> Sequence[FieldError]:
         spec = obj.get("spec") or {}
@@ -277,7 +277,7 @@ class DaemonSetRules(SpecAndStatus):
         fill(strategy, type="RollingUpdate")
         if strategy["type"] == "RollingUpdate":
             fill(section(strategy, "rollingUpdate"), maxUnavailable=1, maxSurge=0)
-        default_template(spec, "DaemonSet", "apps/v1")
+        default_template(spec)
 
     def prepare_create(self, obj: Object) -> None:
         super().prepare_create(obj)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import orjson
 
@@ -18,7 +18,7 @@ from homeostat.api.fields.managed import (
     make_entry,
     put_entries,
 )
-from homeostat.api.fields.merge import merge, problems, remove, with_structures
+from homeostat.api.fields.merge import merge, problems, remove, with_empty, with_structures
 from homeostat.api.fields.sets import Fields, difference, has, intersection, paths, show, union
 from homeostat.api.fields.types import Type, Untypable, type_of
 from homeostat.api.wording import json_text
@@ -165,8 +165,11 @@ class _Apply:
             kept = union(_members(there, pruned), with_structures(there, owned))
             pruned = remove(there, merged, difference(_members(there, merged), kept)) or {}
         gone = intersection(difference(_members(t, merged), _members(t, pruned)), last)
-        result: Object = remove(t, merged, gone) if gone else merged
-        return result
+        if not gone:
+            return merged
+        result: Object = remove(t, merged, gone)
+        said = {name: value for name, value in self.config.items() if name != "metadata"}
+        return cast(Object, with_empty(said, result))
 
 
 def _members(t: Type, obj: Object) -> Fields:

@@ -112,6 +112,22 @@ def _remove_items(t: Type, value: list[Any], fields: Fields) -> list[Any]:
     return out
 
 
+def with_empty(applied: Any, value: Any) -> Any:
+    """`value` with what `applied` says is there and empty, where a removal has left nothing of it.
+
+    Upstream leaves a null, over which a custom kind's schema then stumbles.
+    """
+    if type(applied) is not dict or type(value) is not dict:
+        return value
+    out = value
+    for name, said in applied.items():
+        left = value.get(name)
+        kept = said if left is None and name in value and said in ({}, []) else with_empty(said, left)
+        if kept is not left:
+            out = {**out, name: kept}
+    return out
+
+
 def with_structures(t: Type, fields: Fields) -> Fields:
     """`fields` and, as members, the declared fields that lead to them."""
     out: Fields = {}

@@ -14,7 +14,7 @@ Raw = Mapping[str, Any]
 _PRESERVE = "x-kubernetes-preserve-unknown-fields"
 _EMBEDDED = "x-kubernetes-embedded-resource"
 _INT_OR_STRING = "x-kubernetes-int-or-string"
-_JUNCTORS = ("allOf", "anyOf", "oneOf", "not")
+_UNSAID_IN_V2 = frozenset({"allOf", "anyOf", "oneOf", "not", "nullable", "default"})
 
 
 def custom_v3(raw: Raw, head: dict[str, Json]) -> Json:
@@ -41,7 +41,7 @@ def _v3(raw: Raw, head: dict[str, Json]) -> Json:
 
 
 def _v2(raw: Raw, head: dict[str, Json]) -> Json:
-    schema = {key: value for key, value in raw.items() if key not in _JUNCTORS and key != "nullable"}
+    schema = {key: value for key, value in raw.items() if key not in _UNSAID_IN_V2}
     if raw.get("nullable") or raw.get(_PRESERVE):
         for key in ("items", "properties"):
             schema.pop(key, None)

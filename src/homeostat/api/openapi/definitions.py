@@ -68,7 +68,7 @@ class Definitions:
             raw = resource.versions[version].schema.raw
             convert = custom_v3 if self._v3 else custom_v2
             schema = convert(raw, self._head())
-            self.schemas[name] = {**schema, "x-kubernetes-group-version-kind": [_as_json(kind)]}
+            self.schemas[name] = {**schema, **_marks(resource, kind)}
         if "list" in resource.verbs:
             self._add_list(resource, version, name)
 
@@ -87,7 +87,7 @@ class Definitions:
             "type": "object",
             "required": ["items"],
             "properties": {**head, "items": items, "metadata": self._described(self.ref(LIST_META), "Of the list.")},
-            "x-kubernetes-group-version-kind": [_as_json((resource.group, version, resource.list_kind))],
+            **_marks(resource, (resource.group, version, resource.list_kind)),
         }
 
     def _head(self) -> dict[str, Json]:
@@ -135,6 +135,14 @@ class Definitions:
         if not said:
             return ref
         return {"allOf": [ref], **said} if self._v3 else {**said, **ref}
+
+
+def _marks(resource: Resource, kind: Kind) -> Json:
+    """Which kind a type is, and by which of its fields objects can be selected."""
+    marks: Json = {"x-kubernetes-group-version-kind": [_as_json(kind)]}
+    if paths := resource.versions[kind[1]].selectable:
+        marks["x-kubernetes-selectable-fields"] = [{"fieldPath": path.lstrip(".")} for path in paths]
+    return marks
 
 
 def _as_json(kind: Kind) -> Json:

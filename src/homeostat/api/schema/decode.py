@@ -1,18 +1,19 @@
 """Reads an object into a built-in type as Go's decoder would: wrong types are errors, null is absent, unknowns go.
 
-What upstream leaves out when it is zero (`data: {}`) goes as well: clients compare what they sent with what they get.
+What upstream leaves out when it is zero (`data: {}`) goes as well, and times and amounts become what upstream makes of them
+(`1000m` is `1`): clients compare what they sent with what they get.
 
 Custom objects take another way (`prune`, `default`, `validate`); only their metadata comes through here.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
 import orjson
 
+from homeostat.api.schema.canonical import Unreadable, canonical, is_canonical
 from homeostat.api.schema.compiled import Test, compiled
 from homeostat.api.schema.values import INT64_MAX, INT64_MIN
 from homeostat.api.wording import json_word
@@ -29,7 +30,6 @@ _ZERO: dict[str, Callable[[], Any]] = {
 }
 _WHOLE = {"int32": (-(2**31), 2**31 - 1)}
 _INT64 = (INT64_MIN, INT64_MAX)
-_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII).fullmatch
 _KNOWN_MAX = 100  # upstream reports no more strict errors than this
 
 
@@ -73,9 +73,9 @@ def _compile(schema: Schema) -> Test:
     kind = schema.type
     if schema.int_or_string:
         return lambda value: type(value) is str or (type(value) is int and _in_range(value, "int32"))
+    if is_canonical(schema):
+        return lambda value: type(value) is str and _stands(schema, value)
     if kind == "string":
-        if schema.raw.get("format") == "date-time":
-            return lambda value: type(value) is str and _TIME(value) is not None
         return lambda value: type(value) is str
     if kind == "boolean":
         return lambda value: type(value) is bool
@@ -91,6 +91,14 @@ def _compile(schema: Schema) -> Test:
     if kind == "object":
         return lambda value: type(value) is dict  # a raw extension: its content is its own
     return lambda value: value is not None
+
+
+def _stands(schema: Schema, value: str) -> bool:
+    """It is written as it would be written back."""
+    try:
+        return bool(canonical(schema, value) == value)
+    except Unreadable:
+        return False
 
 
 def _compile_array(schema: Schema) -> Test:
@@ -151,7 +159,7 @@ _TEXT_ONLY = frozenset({str})
 
 def _is_text(schema: Schema) -> bool:
     """Any string will do, and nothing else."""
-    return schema.type == "string" and not schema.int_or_string and schema.raw.get("format") != "date-time"
+    return schema.type == "string" and not schema.int_or_string and not is_canonical(schema)
 
 
 def _in_range(value: int, fmt: str) -> bool:
@@ -173,14 +181,16 @@ class _Walk:
         kind = type(value)
         wrong = _mismatch(schema, value)
         if wrong is not None:
-            if not wrong.startswith("parsing"):
+            if not isinstance(wrong, Unreadable):
                 shown = json_word(value)
                 if wrong.startswith("int") and shown == "number":
                     shown += f" {orjson.dumps(value).decode()}"
                 where = f"{struct}.{dotted}"
                 wrong = f"json: cannot unmarshal {shown} into Go struct field {where} of type {wrong}"
-            self.errors.append(wrong)
+            self.errors.append(str(wrong))
             return UNSET
+        if is_canonical(schema):
+            return canonical(schema, value)
         if kind is dict and (schema.properties or schema.additional is not None):
             self._fields(schema, value, struct, field, path, dotted)
         elif kind is list and schema.items is not None:
@@ -200,6 +210,8 @@ class _Walk:
                 read = self.read(child, value[name], inner, name, at, f"{dotted}.{name}" if dotted else name)
                 if read is UNSET or (not read and name in absent):
                     del value[name]
+                else:
+                    value[name] = read
             elif extra is not None:
                 read = self.read(extra, value[name], struct, field, at, dotted)
                 value[name] = _zero(extra) if read is UNSET else read
@@ -214,15 +226,19 @@ def _zero(schema: Schema) -> Any:
     return make() if make is not None else None
 
 
-def _mismatch(schema: Schema, value: Any) -> str | None:
-    """The Go type that a value does not fit into; None where it fits."""
+def _mismatch(schema: Schema, value: Any) -> str | Unreadable | None:
+    """The Go type that a value does not fit into, or why it means nothing; None where it fits."""
     kind, wanted = type(value), schema.type
     if schema.int_or_string:
         fits = kind is str or (kind is int and _in_range(value, "int32"))
         return None if fits else "int32"
+    if is_canonical(schema) and (kind is str or wanted != "string"):
+        try:
+            canonical(schema, value)
+        except Unreadable as problem:
+            return problem
+        return None
     if wanted == "string":
-        if kind is str and schema.raw.get("format") == "date-time" and not _TIME(value):
-            return f'parsing time "{value}" as "2006-01-02T15:04:05Z07:00": cannot parse "{value}" as "2006"'
         return None if kind is str else "string"
     if wanted == "boolean":
         return None if kind is bool else "bool"

@@ -13,7 +13,6 @@ import typing
 import uuid
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
-from functools import cache
 from typing import Any, Literal
 
 import msgspec
@@ -104,7 +103,9 @@ class NotYetDefined(TypeError):
     """A type names another that cannot be found: it may come later in its module, or be hidden in a function."""
 
 
-@cache
+_read_before: dict[Struct, Shape] = {}
+
+
 def shape_of(struct: Struct) -> Shape:
     """The shape of a struct. TypeError, naming class and field, where a kind cannot have such a type."""
     return _struct(struct, struct.__name__, ())
@@ -237,6 +238,8 @@ def _map(hint: Any, where: str, above: tuple[Struct, ...]) -> Shape:
 
 
 def _struct(struct: Struct, where: str, above: tuple[Struct, ...]) -> Shape:
+    if (known := _read_before.get(struct)) is not None:
+        return known
     if struct in above:
         raise _repeats(where, *(s.__name__ for s in (*above[above.index(struct) :], struct)))
     config = struct.__struct_config__
@@ -251,7 +254,8 @@ def _struct(struct: Struct, where: str, above: tuple[Struct, ...]) -> Shape:
         raise NotYetDefined(f"{place}: no type {error.name!r} in {struct.__module__}; define it at the top level") from None
     fields = tuple(_field(struct, info, (*above, struct)) for info in infos)
     durations = any(field.shape.has_durations for field in fields)
-    return Shape(Form.STRUCT, struct, struct=struct, fields=fields, has_durations=durations)
+    shape = _read_before[struct] = Shape(Form.STRUCT, struct, struct=struct, fields=fields, has_durations=durations)
+    return shape
 
 
 def _repeats(where: str, *way: str) -> TypeError:
