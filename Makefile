@@ -32,10 +32,11 @@ tools: .venv/ready
 test: tools ## Install what the tests need, and run them all
 	@$(RUN)python -m pytest -n 3 --dist worksteal --reruns 1 --reruns-delay 3  # a third of the time tests wait; real processes on a busy machine: what fails is tried once more, and told
 
-check: .venv/ready ## Lint, types, import contracts
+check: .venv/ready ## Lint, types, import contracts; every test module can be read
 	@$(RUN)ruff check src tests benchmarks scripts
 	@$(RUN)mypy
 	@$(RUN)lint-imports
+	@told=$$($(RUN)python -m pytest --collect-only -qq) || { echo "$$told"; exit 1; }
 
 .venv/docs: .venv/ready requirements-docs.lock
 	@VIRTUAL_ENV=$(CURDIR)/.venv $(UV) pip install --quiet --require-hashes -r requirements-docs.lock

@@ -7,6 +7,8 @@ from copy import deepcopy
 import pytest
 
 from homeostat.api.builtin import resources
+from homeostat.api.builtin.checks import cannot_decode
+from homeostat.api.schema import decode_errors
 
 
 @pytest.fixture(scope="session")
@@ -20,11 +22,17 @@ def rules(kinds):
 
 
 @pytest.fixture(scope="session")
-def created(rules):
-    """The object after defaulting and preparation, as it would be validated."""
+def created(kinds, rules):
+    """The object after it was read, defaulted and prepared, as it would be validated."""
 
     def create(kind, group="", **fields):
         obj = deepcopy({"metadata": {"name": "x", "namespace": "default", "uid": "u"}, **fields})
+        resource = kinds[group, kind]
+        version = resource.versions[resource.storage]
+        if version.decode is None:  # otherwise these are fields of the stored form, which is another type
+            _, problems = decode_errors(version.schema, obj)
+            if problems:
+                raise cannot_decode(kind, version.name, problems[0])
         rules(kind, group).default(obj)
         rules(kind, group).prepare_create(obj)
         return obj

@@ -219,6 +219,25 @@ def test_a_provider_that_is_none_is_said(homeostat_command: Command, tmp_path: P
     assert done.stderr.startswith(f"Error: --provider {place}")
 
 
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("def broken(:\n", "line 1: invalid syntax"),
+        ("x = 1\nraise KeyError('boom')\n", "line 2: KeyError: 'boom'"),
+        ("from homeostat import Composer, Spec\nclass S(Spec): ...\nclass C(Composer[S], group='a.b'):\n    def __init__(self): 1 / 0\n", "line 4: ZeroDivisionError"),
+    ],
+)
+def test_what_a_providers_code_raises_is_said_with_its_line_and_without_a_traceback(
+    homeostat_command: Command, tmp_path: Path, code: str, said: str
+) -> None:
+    place = tmp_path / "mine.py"
+    place.write_text(code)
+    done = homeostat_command("up", "--data", tmp_path / "data", "--listen", "127.0.0.1:0", "--provider", place)
+    assert done.returncode == 1
+    assert f"Error: --provider {place}: {place}, {said}" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_help_costs_next_to_nothing(homeostat_command: Command) -> None:
     homeostat_command("--help")
     before = resource.getrusage(resource.RUSAGE_CHILDREN)

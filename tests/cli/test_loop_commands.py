@@ -383,6 +383,17 @@ def test_what_a_parent_leaves_behind_that_is_gone_waits_for_a_word_and_gets_it(h
     house.until(lambda: there() == names[2:])
 
 
+def test_a_freeze_in_a_policy_that_selects_nothing_is_told_to_hold_nothing(house: House) -> None:
+    house.plane.apply(
+        "{apiVersion: homeostat.dev/v1alpha1, kind: GuardPolicy, metadata: {name: typo}, "
+        "spec: {mode: Enforce, fleet: {kinds: [lamp.lamps.example.com]}, freezes: [{reason: stocktaking, author: ana}]}}"
+    )
+    house.until(lambda: house.plane.get("homeostat.dev/v1alpha1", "GuardPolicy", "typo").get("status"))
+    told = house.run("runbook")
+    assert "typo: a freeze that holds nothing" in told
+    assert "it selects nothing, and so nothing of it holds: frozen by ana: stocktaking" in told
+
+
 def test_a_freeze_stays_when_somebody_writes_another_policy(house: House) -> None:
     house.run("apply", "--yes", "-f", house.declare("red", "hall"))
     house.run("wait", "lamp", "hall")

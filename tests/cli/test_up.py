@@ -33,6 +33,13 @@ async def test_it_starts_and_says_where(start: Start) -> None:
     assert "default" in names
 
 
+async def test_on_new_data_the_kinds_of_its_loop_are_served_when_it_says_that_it_is_ready(start: Start, tmp_path: Path) -> None:
+    up = await asyncio.to_thread(start, "--allow", f"file:{tmp_path}", "--allow", "process")
+    async with Client.from_kubeconfig(up.kubeconfig) as client:
+        for kind in (("files.homeostat.dev/v1", "File"), ("processes.homeostat.dev/v1", "Process"), ("homeostat.dev/v1alpha1", "GuardPolicy")):
+            await client.kind(*kind).list()
+
+
 def test_a_second_one_on_the_same_data_is_refused(start: Start, homeostat_command: Command) -> None:
     up = start()
     second = homeostat_command("up", "--data", up.data, "--listen", "127.0.0.1:0")

@@ -389,6 +389,12 @@ def test_a_replica_count_must_be_countable(api: Api, widget: Kind, gadget: Kind,
     api.post(gadget.path(namespace), gadget.new("a", spec={"replicas": -1})).expect(201)
 
 
+def test_a_whole_number_with_a_point_is_shown_without_it(api: Api, widget: Kind, namespace: str) -> None:
+    answer = api.post(widget.path(namespace), widget.new("a", spec={"replicas": 5.0}))
+    assert refusal(answer) == (422, "Invalid")
+    assert ".spec.replicas accessor error: 5 is of the type float64, expected int64" in answer.body["message"]
+
+
 def test_null_where_nothing_may_be_null_is_left_out(api: Api, widget: Kind, namespace: str) -> None:
     assert "spec" not in make(api, widget, namespace, "a", spec=None)
 
@@ -448,3 +454,27 @@ def test_what_was_created_is_what_is_read(api: Api, widget: Kind, namespace: str
     read = api.get(widget.path(namespace, "a")).expect(200)
     assert read == made
     assert version(read) == version(made)
+
+
+TWICE = ".metadata.ownerReferences contains duplicate entries"
+PLEASE = (
+    "; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests; "
+    "duplicate UID(s) observed: u1"
+)
+
+
+def test_an_owner_is_named_once(api: Api, widget: Kind, namespace: str) -> None:
+    owner = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u1"}
+    other = {**owner, "name": "m"}
+    twice = {"metadata": {"name": "a", "ownerReferences": [owner, other, owner]}}
+    for path, body in (
+        (at(namespace, "configmaps"), config_map(**twice)),
+        (widget.path(namespace), {**widget.new("a"), **twice}),
+    ):
+        answer = api.post(path, body, dryRun="All")
+        assert answer.expect(201)["metadata"]["ownerReferences"] == [owner, other]
+        assert answer.warnings == [TWICE + PLEASE]
+    api.post(at(namespace, "configmaps"), config_map("a")).expect(201)
+    answer = api.patch(at(namespace, "configmaps", "a"), twice, dryRun="All")
+    assert answer.expect(200)["metadata"]["ownerReferences"] == [owner, other]
+    assert answer.warnings == [f"{TWICE} after mutating admission happens{PLEASE}"]

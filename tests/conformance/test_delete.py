@@ -333,6 +333,22 @@ def test_mistakes_delete_nothing(api: Api, widget: Kind, namespace: str) -> None
     assert names(api, path) == ["a"]
 
 
+def test_a_collection_can_be_deleted_in_portions(api: Api, widget: Kind, namespace: str, modern: None) -> None:
+    for name in "abcde":
+        make(api, widget, namespace, name, metadata={"labels": {"keep": "yes"}} if name == "b" else {})
+    path = widget.path(namespace)
+    first = api.delete(path, limit=2, labelSelector="keep!=yes").expect(200)
+    assert [item["metadata"]["name"] for item in first["items"]] == ["a", "c"]
+    assert names(api, path) == ["b", "d", "e"]
+    rest = api.delete(path, limit=2, labelSelector="keep!=yes", **{"continue": first["metadata"]["continue"]}).expect(200)
+    assert [item["metadata"]["name"] for item in rest["items"]] == ["d", "e"]
+    assert not rest["metadata"].get("continue")
+    assert names(api, path) == ["b"]
+    assert refusal(api.delete(path, limit="two")) == (400, "BadRequest")
+    assert refusal(api.delete(path, **{"continue": "none"})) == (400, "BadRequest")
+    assert names(api, path) == ["b"]
+
+
 def test_a_collection_is_never_deleted_across_namespaces(api: Api, widget: Kind, namespace: str) -> None:
     make(api, widget, namespace, "a")
     assert api.delete(widget.path()).status in (404, 405)

@@ -110,3 +110,10 @@ def test_a_subresource_that_is_not_declared_is_not_found(api: Api, widget: Kind,
     answer = api.get(widget.path(namespace, "a", "bogus"))
     assert refusal(answer) == (404, "NotFound")
     assert answer.body["details"] == {"name": "a", "group": widget.group, "kind": "widgets"}
+
+
+def test_a_custom_collection_takes_neither_update_nor_patch(api: Api, widget: Kind, namespace: str, modern: None) -> None:
+    path = widget.path(namespace)
+    for answer in (api.put(path, widget.new("a")), api.patch(path, {})):
+        assert refusal(answer) == (400, "BadRequest")
+        assert answer.body["message"] == "name must be provided"

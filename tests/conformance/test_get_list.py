@@ -336,3 +336,69 @@ def test_pretty_is_tolerated(api: Api, shelf: str) -> None:
     if api.minor < 30:
         pytest.skip("the old server we compare with crashes over it")
     assert api.get(f"{shelf}/item-0", pretty="true").expect(200)["metadata"]["name"] == "item-0"
+
+
+def test_whoever_takes_any_state_gets_all_of_it_at_once(api: Api, shelf: str, modern: None) -> None:
+    for rule in (None, "NotOlderThan"):
+        body = api.get(shelf, resourceVersion="0", resourceVersionMatch=rule, limit=3).expect(200)
+        assert len(names(body)) == 7
+        assert not body["metadata"].get("continue")
+
+
+def test_a_list_of_a_custom_kind_says_that_nothing_follows(api: Api, widget: Kind, namespace: str) -> None:
+    assert api.get(widget.path(namespace)).expect(200)["metadata"]["continue"] == ""
+
+
+@pytest.mark.parametrize(
+    ("parameter", "why"),
+    [
+        ("limit=99999999999999999999", "strconv.ParseInt: parsing \"99999999999999999999\": value out of range"),
+        ("limit=9223372036854775808", "strconv.ParseInt: parsing \"9223372036854775808\": value out of range"),
+        (
+            "resourceVersion=18446744073709551616",
+            'invalid resource version: resourceVersion: Invalid value: "18446744073709551616": '
+            'strconv.ParseUint: parsing "18446744073709551616": value out of range',
+        ),
+    ],
+)
+def test_a_number_that_is_too_large_is_told_so(api: Api, shelf: str, modern: None, parameter: str, why: str) -> None:
+    body = api.get(f"{shelf}?{parameter}").expect(400)
+    assert (body["reason"], body["message"]) == ("BadRequest", why)
+
+
+@pytest.mark.parametrize("query", ["labelSelector=%zz", "limit=2;x=1", "%zz", "labelSelector=parity%3Dodd%"])
+def test_a_malformed_parameter_is_as_good_as_none(api: Api, shelf: str, modern: None, query: str) -> None:
+    assert len(names(api.get(f"{shelf}?{query}").expect(200))) == 7
+    assert names(api.get(f"{shelf}?{query}&labelSelector=parity=odd").expect(200)) == ["item-1", "item-3", "item-5"]
+
+
+@pytest.mark.parametrize(
+    ("timeout", "why"),
+    [
+        ("foo", 'invalid duration "foo"'),
+        ("-", 'invalid duration "-"'),
+        ("10", 'missing unit in duration "10"'),
+        ("1m10", 'missing unit in duration "1m10"'),
+        ("1x", 'unknown unit "x" in duration "1x"'),
+    ],
+)
+def test_a_timeout_must_be_a_duration(api: Api, shelf: str, modern: None, timeout: str, why: str) -> None:
+    for answer in (api.get(shelf, timeout=timeout), api.delete(f"{shelf}/item-0", timeout=timeout)):
+        body = answer.expect(400)
+        assert body["message"] == f"invalid timeout specified in the request URL - time: {why}"
+    api.get(f"{shelf}/item-0").expect(200)
+
+
+@pytest.mark.parametrize("timeout", ["10s", "1h1.5m", ".5s", "0", "", "+30s", "1000h"])
+def test_a_timeout_is_no_hindrance(api: Api, shelf: str, timeout: str) -> None:
+    api.get(shelf, timeout=timeout).expect(200)
+
+
+def test_objects_are_not_to_be_kept_on_the_way(api: Api, shelf: str) -> None:
+    for path in (shelf, f"{shelf}/item-0", f"{shelf}/none"):
+        assert api.get(path).headers["Cache-Control"] == "no-cache, private"
+
+
+def test_a_form_that_nobody_can_give_is_told_first(api: Api, shelf: str, modern: None) -> None:
+    for accept in ("text/html", "application/json;as=Table;g=meta.k8s.io;v=v2"):
+        api.get(f"{shelf}/none", headers={"Accept": accept}).expect(406)

@@ -423,3 +423,14 @@ def test_conditions_are_merged_by_type(api: Api, web: str) -> None:
     found = {c["type"] for c in new["status"]["conditions"]}
     assert {"ExampleB"} <= found
     assert "ExampleA" in found or api.minor < 27  # a real controller may have written between
+
+
+def test_metadata_that_is_none_is_no_outcome(api: Api, widget: Kind, namespace: str, modern: None) -> None:
+    make(api, widget, namespace, "a")
+    api.post(at(namespace, "configmaps"), config_map("a")).expect(201)
+    why = "json: cannot unmarshal number into Go struct field ObjectMeta."
+    for path in (widget.path(namespace, "a"), at(namespace, "configmaps", "a")):
+        answer = api.patch(path, {"metadata": {"labels": {"x": 5}}})
+        assert refusal(answer) == (422, "Invalid")
+        assert answer.causes == [("FieldValueInvalid", "patch")]
+        assert why in answer.body["message"]

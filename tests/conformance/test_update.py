@@ -431,3 +431,19 @@ def test_a_deployment_can_be_scaled(api: Api, namespace: str) -> None:
     assert answer.causes == [("FieldValueInvalid", "spec.replicas")]
     assert answer.body["details"]["kind"] == "Scale"
     assert refusal(api.put(path, changed(scale, resourceVersion="1"))) == (409, "Conflict")
+
+
+def test_a_scale_is_read_as_strictly_as_an_object(api: Api, widget: Kind, namespace: str, modern: None) -> None:
+    make(api, widget, namespace, "a", spec={"replicas": 3})
+    path = widget.path(namespace, "a", "scale")
+    scale = api.get(path).expect(200)
+    assert refusal(api.put(path, {**scale, "metadata": {"name": "a", "namespace": "other"}})) == (400, "BadRequest")
+    assert refusal(api.put(path, {**scale, "apiVersion": "v1"})) == (400, "BadRequest")
+    strange = {**scale, "spec": {"replicas": 4, "foo": 1}}
+    assert refusal(api.put(path, strange, fieldValidation="Strict")) == (400, "BadRequest")
+    answer = api.put(path, strange)
+    assert answer.expect(200)["spec"] == {"replicas": 4}
+    assert answer.warnings == ['unknown field "spec.foo"']
+    answer = api.patch(path, {"spec": {"replicas": "x"}})
+    assert refusal(answer) == (422, "Invalid")
+    assert answer.causes == [("FieldValueInvalid", "patch")]

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from .conftest import Api, Object
+from .conftest import Api, Object, eventually, mistake, needs_builtin_rules
+from .objects import at, lease, pod
 
 NAMESPACED = {
     "v1": {
@@ -861,3 +862,87 @@ def test_metadata_obeys_the_same_rules_everywhere(api: Api, metadata: Object) ->
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x", **metadata}}
     refusal = api.post(place("ConfigMap")[1], body, dryRun="All").expect(422)
     assert all(c["field"].startswith(f"metadata.{field}") for c in refusal["details"]["causes"])
+
+
+def test_times_are_kept_in_utc(api: Api, namespace: str) -> None:
+    event = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": "a", "namespace": namespace},
+        "involvedObject": {"kind": "Pod", "name": "a", "namespace": namespace},
+        "firstTimestamp": "2020-01-01T02:00:00.9+02:00",
+        "lastTimestamp": "2020-02-29T23:59:59Z",
+    }
+    made = api.post(at(namespace, "events"), event).expect(201)
+    assert made["firstTimestamp"] == "2020-01-01T00:00:00Z"
+    assert made["lastTimestamp"] == "2020-02-29T23:59:59Z"
+    spec = {"holderIdentity": "a", "leaseDurationSeconds": 5, "renewTime": "2019-12-31T19:30:00.123456-04:30"}
+    path = at(namespace, "leases", group="coordination.k8s.io")
+    assert api.post(path, lease("a", **spec)).expect(201)["spec"]["renewTime"] == "2020-01-01T00:00:00.123456Z"
+
+
+@pytest.mark.parametrize(
+    ("time", "why"),
+    [
+        ("2020-13-01T00:00:00Z", 'parsing time "2020-13-01T00:00:00Z": month out of range'),
+        ("2021-02-29T00:00:00Z", 'parsing time "2021-02-29T00:00:00Z": day out of range'),
+        ("2020-01-01T24:00:00Z", 'parsing time "2020-01-01T24:00:00Z": hour out of range'),
+        ("soon", 'parsing time "soon" as "2006-01-02T15:04:05Z07:00": cannot parse "soon" as "2006"'),
+        ("2020-1-1", 'parsing time "2020-1-1" as "2006-01-02T15:04:05Z07:00": cannot parse "1-1" as "01"'),
+        (
+            "2020-01-01T00:00:00",
+            'parsing time "2020-01-01T00:00:00" as "2006-01-02T15:04:05Z07:00": cannot parse "" as "Z07:00"',
+        ),
+    ],
+)
+def test_a_time_must_be_one(api: Api, namespace: str, modern: None, time: str, why: str) -> None:
+    event = {"kind": "Event", "metadata": {"name": "a"}, "involvedObject": {"namespace": namespace}, "firstTimestamp": time}
+    body = api.post(at(namespace, "events"), event).expect(400)
+    assert body["message"].endswith(f"cannot be handled as a Event: {why}")
+
+
+def takes_pods(api: Api, namespace: str) -> None:
+    """Waits until a cluster has made the account that it wants every pod of a new namespace to have."""
+    eventually(lambda: api.post(at(namespace, "pods"), pod(), dryRun="All").status == 201, "the namespace to take pods")
+
+
+def test_amounts_are_written_one_way_wherever_they_stand(api: Api, namespace: str) -> None:
+    takes_pods(api, namespace)
+    one = pod("a")
+    one["spec"]["volumes"] = [{"name": "v", "emptyDir": {"sizeLimit": "1024Ki"}}]
+    one["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "0.5", "memory": 1024}}
+    one["spec"]["containers"][0]["env"] = [
+        {"name": "E", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu", "divisor": "1000m"}}}
+    ]
+    spec = api.post(at(namespace, "pods"), one, dryRun="All").expect(201)["spec"]
+    assert spec["volumes"][0]["emptyDir"] == {"sizeLimit": "1Mi"}
+    assert spec["containers"][0]["resources"]["requests"] == {"cpu": "500m", "memory": "1024"}
+    assert spec["containers"][0]["env"][0]["valueFrom"]["resourceFieldRef"]["divisor"] == "1"
+    one["spec"]["volumes"] = [{"name": "v", "emptyDir": {"sizeLimit": "much"}}]
+    assert "quantities must match the regular expression" in api.post(at(namespace, "pods"), one).expect(400)["message"]
+
+
+def test_a_scheduler_binds_a_pod_to_a_node_once(api: Api, namespace: str) -> None:
+    needs_builtin_rules(api)
+    takes_pods(api, namespace)
+    for name, path in (("a", at(namespace, "pods", "a", "binding")), ("b", at(namespace, "bindings"))):
+        api.post(at(namespace, "pods"), pod(name)).expect(201)
+        binding = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": name, "annotations": {"by": "us"}},
+            "target": {"kind": "Node", "name": "node-1"},
+        }
+        assert api.post(path, binding, dryRun="All").expect(201)["status"] == "Success"
+        assert "nodeName" not in api.get(at(namespace, "pods", name)).expect(200)["spec"]
+        assert mistake(api.post(path, {**binding, "target": {"kind": "Node"}}), 400)["message"] == "target.name: Required value"
+        assert api.post(path, binding).expect(201)["status"] == "Success"
+        bound = api.get(at(namespace, "pods", name)).expect(200)
+        assert bound["spec"]["nodeName"] == "node-1"
+        assert bound["metadata"]["annotations"] == {"by": "us"}
+        assert [(c["type"], c["status"]) for c in bound["status"]["conditions"]] == [("PodScheduled", "True")]
+        refused = api.post(path, {**binding, "target": {"kind": "Node", "name": "node-2"}}).expect(409)
+        why = f'Operation cannot be fulfilled on pods/binding "{name}": pod {name} is already assigned to node "node-1"'
+        assert refused["message"] == why
+    other = {"metadata": {"name": "b"}, "target": {"name": "node-1"}}
+    assert "name in URL does not match" in api.post(at(namespace, "pods", "a", "binding"), other).expect(400)["message"]

@@ -288,6 +288,11 @@ def test_a_watch_is_never_yaml(api: Api, room: str) -> None:
     api.get(room, headers={"Accept": "application/yaml"}, watch="true", timeoutSeconds="1").expect(406)
 
 
+@pytest.mark.parametrize("accept", ["application/yaml,application/json", "application/json;q=0.1,application/yaml;q=0.9"])
+def test_whoever_prefers_yaml_gets_no_watch(api: Api, room: str, modern: None, accept: str) -> None:
+    api.get(room, headers={"Accept": accept}, watch="true", timeoutSeconds="1").expect(406)
+
+
 # Order and completeness
 
 

@@ -113,10 +113,18 @@ class TestAgain:
         world.apply("a", thing({"image": "x"}))
         assert world.live["spec"] == {"replicas": 5, "image": "x"}  # type: ignore[index]
 
-    def test_a_structure_still_declared_but_emptied_is_left_null_for_the_defaulter_to_drop(self, world: World) -> None:
-        world.apply("a", thing({"replicas": 1}))
+    def test_a_structure_still_declared_but_emptied_stays_for_the_defaulter_to_fill(self, world: World) -> None:
+        world.apply("a", thing({"replicas": 1, "nested": {"a": "x"}}))
+        world.apply("a", thing({"nested": {}}))
+        assert world.live["spec"] == {"nested": {}}  # type: ignore[index]
         world.apply("a", thing({}))
-        assert world.live["spec"] is None  # type: ignore[index]
+        assert world.live["spec"] == {}  # type: ignore[index]
+
+    def test_a_structure_that_is_emptied_keeps_what_others_own_in_it(self, world: World) -> None:
+        world.apply("a", thing({"nested": {"a": "x"}}))
+        world.apply("b", thing({"nested": {"b": "y"}}))
+        world.apply("a", thing({"nested": {}}))
+        assert world.live["spec"] == {"nested": {"b": "y"}}  # type: ignore[index]
 
     def test_applying_in_another_version_prunes_by_the_version_of_the_last_time(self, world: World) -> None:
         world.schemas["example.com/v2"] = SCHEMA

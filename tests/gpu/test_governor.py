@@ -10,8 +10,9 @@ import msgspec
 import pytest
 from tests.gpu.facts import NOW, Object, named, node, plan_of, stamp, tenant, why, workload
 
-from homeostat.gpu.decisions import Constraint, Memory, Verb
-from homeostat.gpu.kinds import Ageing, Cost, FairShare, GpuPolicySpec, Preempting, TimeSharing
+from homeostat.gpu.decisions import Constraint, Memory, Reservation, Verb
+from homeostat.gpu.explain import standings
+from homeostat.gpu.kinds import Ageing, Cost, FairShare, GpuPolicySpec, Place, Preempting, TimeSharing
 
 # quota
 
@@ -376,6 +377,17 @@ def test_a_part_empty_node_is_drained_where_that_saves_it() -> None:
 
 
 @pytest.mark.parametrize(
+    ("mode", "why_not"), [("Checkpoint", "there is no room for it elsewhere"), ("Never", "it may never be preempted")]
+)
+def test_who_holds_up_the_draining_of_a_node_is_told_so_once(mode: str, why_not: str) -> None:
+    stays = workload("stays", 6, on=[("n0", list(range(6)))], preemption={"mode": mode})
+    objects = [tenant("a", 64), node("n0", drain=True), node("n1"), stays, workload("other", 4, on=[("n1", [0, 1, 2, 3])])]
+    plan = plan_of(*objects)
+    assert [(one.name, one.reason) for one in plan.of(Verb.REPORT)] == [("team/stays", f"{why_not}, and it holds up the draining of n0")]
+    assert not plan_of(*objects, memory=plan.memory).of(Verb.REPORT)
+
+
+@pytest.mark.parametrize(
     ("mode", "verbs"),
     [("Warn", [Verb.WARN, Verb.ADMIT]), ("Hold", [Verb.WARN]), ("Suspend", [Verb.SUSPEND, Verb.WARN])],
 )
@@ -528,3 +540,55 @@ def test_memory_is_plain_data() -> None:
     )
     assert plan.memory.reservations
     assert msgspec.json.decode(msgspec.json.encode(plan.memory), type=Memory) == plan.memory
+
+
+def test_what_is_left_of_a_quota_counts_when_it_is_estimated_when_one_starts_that_wants_more() -> None:
+    holds = workload("holds", 2, on=[("n", [0, 1])], started=-600.0)
+    plan = plan_of(tenant("a", 8), node("n", 16), holds, workload("w", 8, submitted=-90.0), workload("next", 8))
+    assert why(plan, "w").constraint == "quota"
+    assert why(plan, "w").estimated_start == pytest.approx(NOW + 1200, abs=1), "when those two are back, and not after rounds of them"
+
+
+def test_a_quota_of_another_type_of_gpu_does_not_bring_a_start_nearer() -> None:
+    both = [{"model": "H100", "nominal": 2}, {"model": "A100", "nominal": 8}]
+    held = [workload("long", 2, on=[("h", [0, 1])], started=-6000.0), workload("short", 8, on=[("a", list(range(8)))], started=-60.0)]
+    fleet = [node("h"), node("a", model="A100"), {**tenant("a"), "spec": {"quotas": both, "namespaces": ["team"]}}]
+    plan = plan_of(*fleet, *held, workload("w", 2, models=["H100"]))
+    assert why(plan, "w").estimated_start == pytest.approx(NOW + 6600, abs=1)
+
+
+def test_what_is_deleted_while_it_is_suspended_is_ended_by_a_decision_and_its_gpus_go_to_others() -> None:
+    gone = workload("w", 2, on=[("n", [0, 1])], phase="Suspended")
+    gone["metadata"]["deletionTimestamp"] = stamp(-1)
+    plan = plan_of(tenant("a", 8), node("n", 2), gone, workload("next", 2))
+    assert named(plan.of(Verb.END)) == ["w"]
+    assert named(plan.of(Verb.ADMIT)) == ["next"]
+    assert named(plan.of(Verb.RESUME)) == []
+
+
+def test_who_declares_less_than_it_holds_is_counted_with_what_it_holds() -> None:
+    sly = workload("sly", "0.001", on=[("n", list(range(6)))])
+    for place in sly["status"]["assignment"]:
+        place["milli"] = 1000
+    plan = plan_of(tenant("a", 8), node("n", 16), sly, workload("more", 4))
+    assert plan.of(Verb.ADMIT) == []
+    assert why(plan, "more").reason == "it wants 4 of H100, and a uses 6 of its 8"
+    assert named(plan_of(tenant("a", 2), node("n", 16), sly).of(Verb.SUSPEND)) == ["sly"]
+
+
+def test_who_declares_more_than_it_holds_is_counted_with_that_when_it_comes_back() -> None:
+    grown = workload("grown", 6, on=[("lost", [0, 1])])
+    gone = {**node("lost", heard=-3600.0)}
+    plan = plan_of(tenant("a", 8), gone, *(node(f"n{number}", 8) for number in range(3)), grown, workload("next", 4))
+    assert sorted(named(plan.of(Verb.RESUME, Verb.ADMIT))) == ["grown"], "six of its eight are taken then"
+
+
+def test_what_is_being_cleared_for_one_is_not_said_to_be_used_by_its_tenant() -> None:
+    places = tuple(Place(replica=0, node="n", gpus=(gpu,)) for gpu in range(4))
+    memory = Memory(reservations={"uid-first": Reservation(tenant="a", column=0, milli=4000, places=places, until=NOW + 600)})
+    holds = workload("holds", 4, of="b", on=[("n", [0, 1, 2, 3])])
+    fleet = [tenant("a", 4, model="H100"), tenant("b", 4, model="H100"), node("n", 4), holds]
+    plan = plan_of(*fleet, workload("first", 4, submitted=-90.0), workload("second", 1), memory=memory)
+    assert why(plan, "first").constraint is Constraint.CAPACITY
+    assert why(plan, "second").reason == "it wants 1 of H100, and a uses 0 of its 4, and 4 are being cleared for others of it"
+    assert {one.tenant: one.used for one in standings(plan.pending.cycle)} == {"a": 0, "b": 4000}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pytest
 
 from homeostat.gpu.kinds import WHOLE
 from homeostat.gpu.simulator import Timing, generate, read_openb, read_openb_nodes, read_philly, read_pollux, simulate
-from homeostat.gpu.simulator.trace import gang
+from homeostat.gpu.simulator.trace import TraceError, gang, read_trace
 
 PUBLISHED = Path(__file__).parents[3] / "shared" / "data" / "gpu-traces"
 
@@ -24,6 +25,16 @@ def test_philly_is_read_in_the_order_of_submission(tmp_path: Path) -> None:
         ("b", 60.0, 66.0, 2, 8000),
     ]
     assert [job.submitted for job in trace.between(30.0, 90.0).jobs] == [30.0]
+
+
+def test_a_trace_may_be_packed_and_have_line_ends_of_any_kind(tmp_path: Path) -> None:
+    text = "timestamp,duration,num_gpus,gpu_time,cluster\r\n2017-10-09 07:01:55,66.0,1,66.0,b\r\n"
+    file = tmp_path / "philly.csv.gz"
+    file.write_bytes(gzip.compress(text.encode()))
+    assert [(job.tenant, job.duration) for job in read_trace(file).jobs] == [("b", 66.0)]
+    file.write_bytes(gzip.compress(text.encode())[:-12])
+    with pytest.raises(TraceError, match=r"philly\.csv\.gz: it is no table"):
+        read_trace(file)
 
 
 def test_openb_keeps_fractions_and_models(tmp_path: Path) -> None:

@@ -56,6 +56,45 @@ def test_each_change_set_has_steps_of_its_own_and_repairs_and_creations_have_non
     assert len(step(WIDE, fleet)) == 1 + 1 + 4 + 3
 
 
+def test_each_wave_rests_before_the_next_where_the_policy_wants_it():
+    resting = GuardPolicy(
+        mode=Mode.ENFORCE, cap="100%", mass_drift=MassDrift(limit="100%"), canary=Canary(rest=timedelta(minutes=10))
+    )
+    fleet = a_fleet(100)
+    changes(fleet, range(10))
+    now, sizes = NOW, []
+    while fleet.drifts:
+        sizes.append(len(step(resting, fleet, now)))
+        verify_all(fleet)
+        if fleet.drifts:
+            assert step(resting, fleet, now + 599) == []
+            assert {hold.until for hold in decide(resting, fleet, now + 599).held.values()} == {now + 600}
+        now += 600
+    assert sizes == [1, 4, 5]
+
+
+def test_what_falls_ill_during_the_rest_halts_what_is_left():
+    resting = GuardPolicy(
+        mode=Mode.ENFORCE, cap="100%", mass_drift=MassDrift(limit="100%"), canary=Canary(rest=timedelta(minutes=10))
+    )
+    fleet = a_fleet(100)
+    changes(fleet, range(10))
+    (first,) = step(resting, fleet)
+    verify_all(fleet)
+    fleet.unhealthy[first] = "push-1"
+    assert [halt.guard for halt in decide(resting, fleet, NOW + 300).halts.values()] == ["canary"]
+    assert step(resting, fleet, NOW + 3600) == []
+
+
+def test_a_halt_with_nothing_left_to_do_names_no_plan_to_approve():
+    fleet = a_fleet(10)
+    changes(fleet, [1])
+    step(WIDE, fleet)
+    (halt,) = decide(WIDE, fleet, NOW + LATE + 1).halts.values()
+    assert halt.plan == ""
+    assert halt.what_to_do == "Correct the declaration, or go back to the last good one."
+
+
 def test_the_next_step_waits_for_the_verdict_of_the_one_before():
     fleet = a_fleet(100)
     changes(fleet, range(5))

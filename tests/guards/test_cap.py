@@ -1,7 +1,7 @@
 import pytest
 
 from homeostat.guards import GuardPolicy, Mode, decide
-from homeostat.loop.fleet import Op, Phase
+from homeostat.loop.fleet import Cause, Op, Phase
 
 from .fleets import ENFORCE, NOW, a_fleet, changes, drift, in_flight, ref, step, verify_all
 
@@ -50,10 +50,10 @@ def test_changes_and_deletions_have_places_apart():
 def test_creations_take_no_places_and_have_no_limit_unless_given():
     fleet = a_fleet(10)
     drift(fleet, range(1, 3))
-    drift(fleet, range(10, 40), Op.CREATE)
+    drift(fleet, range(10, 40), Op.CREATE, Cause.INTENT)
     assert len(step(ENFORCE, fleet)) == 31
     limited = a_fleet(10)
-    drift(limited, range(10, 40), Op.CREATE)
+    drift(limited, range(10, 40), Op.CREATE, Cause.INTENT)
     policy = GuardPolicy(mode=Mode.ENFORCE, creations=4)
     assert len(step(policy, limited)) == 4
     assert step(policy, limited) == []
@@ -154,3 +154,13 @@ def test_what_is_under_way_after_a_restart_still_counts():
     fleet.drifts[ref(1)].phase = Phase.SETTLING  # its wave was not kept
     assert step(ENFORCE, fleet) == []
     assert in_flight(fleet, Op.UPDATE) == 1
+
+
+def test_what_a_loop_made_worse_before_it_was_restarted_keeps_its_place():
+    fleet = a_fleet(20, in_doubt={ref("ill-1"), ref("ill-2"), ref("ill-3")})
+    drift(fleet, [1, 2])
+    verdict = decide(ENFORCE, fleet, NOW)
+    assert verdict.allowed == []
+    assert verdict.held[ref(1)].reason.startswith("3 that were acted on failed, more than the cap of 2")
+    fleet.in_doubt.discard(ref("ill-3"))
+    assert len(decide(ENFORCE, fleet, NOW).allowed) == 1  # one place always stays

@@ -71,6 +71,11 @@ def test_halting_is_stricter_than_returning_and_shorter_patience_than_longer():
     assert combine([returning, returning], 10).canary.on_failure is OnFailure.RETURN
 
 
+def test_a_longer_rest_is_stricter():
+    hours = [policy(canary=Canary(rest=timedelta(hours=count))) for count in (1, 2)]
+    assert combine(hours, 10).canary.rest == timedelta(hours=2)
+
+
 def test_fewer_reversals_in_a_longer_time_are_stricter():
     both = combine([policy(flap=Flap(reversals=2)), policy(flap=Flap(within=timedelta(hours=1)))], 10)
     assert both.flap == Flap(reversals=2, within=timedelta(hours=1))

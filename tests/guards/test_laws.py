@@ -217,7 +217,7 @@ def test_honest_work_is_done_in_a_bounded_number_of_waves(size, repairs, pushes,
             fleet.grants[change_set] = Grant(changes=len(mine))  # its author was shown the plan
         else:
             drift(fleet, mine[:limit])
-    drift(fleet, [f"new-{n}" for n in range(births)], Op.CREATE)
+    drift(fleet, [f"new-{n}" for n in range(births)], Op.CREATE, Cause.INTENT)
     bound = -(-total // share(policy.cap, size)) + 4 * len(pushes) + 1
     for _ in range(bound):
         if not fleet.drifts:

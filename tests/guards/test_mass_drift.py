@@ -45,7 +45,7 @@ def test_changes_and_deletions_are_counted_apart():
 
 def test_creations_are_neither_counted_nor_halted():
     fleet = a_fleet(10)
-    born = drift(fleet, range(10, 20), Op.CREATE)
+    born = drift(fleet, range(10, 20), Op.CREATE, Cause.INTENT)
     assert decide(ENFORCE, fleet, NOW).allowed == born
     drift(fleet, range(4))
     verdict = decide(ENFORCE, fleet, NOW)

@@ -33,6 +33,7 @@ def module(parts: Parts, **fields):
         (Parts(100, changes=11), "cap"),
         (Parts(100, changes=31), "mass-drift"),
         (Parts(0, adds=500), None),
+        (Parts(0, adds=500, lost=1), "mass-drift"),
     ],
 )
 def test_it_waits_where_more_happens_inside_than_a_fleet_would_be_let(parts, guard):

@@ -38,7 +38,7 @@ def test_every_field_has_a_default_and_it_is_the_careful_one():
         "cap": "10%",
         "massDrift": {"limit": "30%", "fleetOf": 10},
         "unknown": "20%",
-        "canary": {"steps": [1, "10%", "50%", "100%"], "verifyWithin": "5m0s", "onFailure": "Halt"},
+        "canary": {"steps": [1, "10%", "50%", "100%"], "verifyWithin": "5m0s", "rest": "0s", "onFailure": "Halt"},
         "breaker": {"failures": 5, "openFor": "30s"},
         "backoff": {"first": "1s", "factor": 2.0, "most": "5m0s"},
         "flap": {"reversals": 3, "within": "10m0s"},

@@ -99,3 +99,16 @@ def test_explain_tells_what_each_guard_by_itself_says():
     chain = explain(GuardPolicy(), fleet, ref(7), NOW)
     assert [name for name, _ in chain][:3] == ["mode", "freeze", "window"]
     assert [name for name, hold in chain if hold] == ["mode", "mass-drift", "backoff", "cap"]
+
+
+def test_a_halt_of_deletions_shows_what_would_be_deleted_and_how_to_keep_it():
+    fleet = a_fleet(20)
+    drift(fleet, [0])
+    drift(fleet, range(10, 17), Op.DELETE)
+    found = lines(ENFORCE, fleet)
+    assert "  look at: homeostat explain servers.shop.example.com server-10 -n shop" in found
+    assert not any("server-0 " in line for line in found)
+    assert found[-3:-1] == [
+        "  way out, to keep what was deleted: let each declaration go without its thing, then declare it anew with homeostat.dev/adopt=true:",
+        """    kubectl patch servers.shop.example.com server-10 -n shop --type=merge -p '{"metadata":{"finalizers":null}}'""",
+    ]

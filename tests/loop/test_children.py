@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.loop.waiting import said, whole_pass
 
-from homeostat.api.local import local_client
-from homeostat.api.server import Listen, Server
-from homeostat.client import Client, Unreachable
+from homeostat.client import Client, Key, Unreachable
 from homeostat.guards import Mode
 from homeostat.guards.gate import PolicyGate
 from homeostat.guards.keeper import Keeper
@@ -101,16 +98,6 @@ class Bench:
 
     async def whole_pass(self) -> None:
         await whole_pass(self.engine)
-
-
-@pytest.fixture
-async def client(tmp_path: Path) -> AsyncIterator[Client]:
-    server = Server(tmp_path / "data", Listen("127.0.0.1", 0), durable=False)
-    await server.start()
-    client = local_client(server.plane, "loop")
-    yield client
-    await client.close()
-    await server.stop()
 
 
 @pytest.fixture
@@ -504,3 +491,30 @@ async def test_what_could_not_be_composed_is_composed_again_though_nothing_was_d
     bench.composer.broken = ""
     await bench.ready()
     assert await bench.goods() == {"shop-a": "apples"}
+
+
+async def test_a_child_that_is_gone_and_still_heard_of_does_not_have_its_parent_composed_again_and_again(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await bench.declare({"a": "apples"})
+    await bench.ready()
+    (controller,) = bench.engine.controllers.values()
+    composed, times = controller.declarations, []
+    compose = composed._compose  # type: ignore[attr-defined]
+
+    async def counted(key: Key) -> None:
+        times.append(key)
+        await compose(key)
+
+    monkeypatch.setattr(composed, "_compose", counted)
+    informer = composed.kinds._informers["v1", "ConfigMap"]  # type: ignore[attr-defined]
+    informer._task.cancel()  # no news any more
+    other = Client(bench.client._transport)
+    await other.kind("v1", "ConfigMap", namespace="default").delete("shop-a")
+    assert informer.get("shop-a", "default") is not None
+    await bench.declare({})
+    async with asyncio.timeout(WAIT_SECONDS):
+        while not times:
+            await asyncio.sleep(0.005)
+    await asyncio.sleep(0.5)
+    assert len(times) < 20

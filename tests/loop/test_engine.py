@@ -20,7 +20,7 @@ from homeostat.loop.controller import Controller
 from homeostat.loop.declarations import ADOPT
 from homeostat.loop.diff import Diff
 from homeostat.loop.engine import Engine
-from homeostat.loop.fleet import Ref, plan_hash
+from homeostat.loop.fleet import Ref, Wave, plan_hash
 from homeostat.loop.observation import ABSENT, Absent
 from homeostat.loop.provider import Provider, current
 from homeostat.model.kinds import Sensitive, Spec, decode
@@ -491,3 +491,13 @@ async def test_hints_that_break_off_are_taken_up_again(bench: Bench, monkeypatch
     async with asyncio.timeout(10):
         while asked < 2 or bench.provider.world["hall"]["colour"] != "red":
             await asyncio.sleep(0.005)
+
+
+async def test_a_failed_wave_of_a_change_set_that_came_in_and_is_gone_ends_with_the_next_pass(bench: Bench) -> None:
+    await bench.declare("hall", "red")
+    await bench.ready("hall")
+    fleet = bench.engine.fleets[FLEET]
+    fleet.waves["people"] = Wave(1, "people")
+    fleet.gathering = {"people": bench.engine.clock.now() - 1}  # as the last decision left it, some time ago
+    bench.engine.pass_ends(1, 0.0)
+    assert not fleet.waves

@@ -6,13 +6,11 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
-from tests.loop.test_children import WAIT_SECONDS, Bench, client
+from tests.loop.test_children import WAIT_SECONDS, Bench
 
 from homeostat.client import Client
 from homeostat.guards import Mode
 from homeostat.model.errors import ApiError
-
-__all__ = ["client"]
 
 SETTLE = 0.2
 """Seconds: longer than it takes to delete many, so that they are judged together."""

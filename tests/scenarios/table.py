@@ -41,6 +41,12 @@ ORDER = (
     "own_judge",
     "label_edit",
     "clock_set",
+    "empty_page",
+    "slow_poison",
+    "many_small_pushes",
+    "restart_loop",
+    "renamed_children",
+    "selector_typo",
 )
 
 

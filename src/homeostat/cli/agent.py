@@ -16,6 +16,7 @@ import click
 from homeostat.cli.connection import Connection, server_options
 from homeostat.cli.identity import identity
 from homeostat.cli.logs import Format, configure, log_options
+from homeostat.cli.number import Number
 
 if TYPE_CHECKING:
     from homeostat.client import Client
@@ -80,7 +81,7 @@ def join_options(command: F) -> F:
 @click.option("--pool", default="", help="The NodePool that it belongs to.")
 @click.option("--nvlink-domain", default="", help="Nodes of one domain talk at NVLink speed.")
 @click.option("--spot", is_flag=True, help="It may be taken away at any time.")
-@click.option("--cost-per-hour", type=click.FloatRange(min=0), default=0.0)
+@click.option("--cost-per-hour", type=Number(min=0), default=0.0)
 @click.option(
     "--cpu-milli", type=click.IntRange(min=0), default=0, help="Thousandths of a core for workloads. Default: all."
 )
@@ -103,14 +104,14 @@ def join_options(command: F) -> F:
 )
 @click.option(
     "--suspend-seconds",
-    type=click.FloatRange(min=1),
+    type=Number(min=1),
     default=300.0,
     show_default=True,
     help="How long a process may take to leave a GPU.",
 )
 @click.option(
     "--lease-seconds",
-    type=click.FloatRange(min=1),
+    type=Number(min=1),
     default=40.0,
     show_default=True,
     help="Lost after so long without a word: as failure.lease of the GpuPolicy. It gives word four times as often.",

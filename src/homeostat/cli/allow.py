@@ -219,6 +219,18 @@ def load_own(text: str) -> list[Kept]:
         return [kind() for kind in classes]
     except TypeError as error:
         raise click.ClickException(f"--provider {text}: it must be made without arguments: {error}") from None
+    except Exception as error:
+        raise _raised(text, error) from None
+
+
+def _raised(text: str, error: Exception) -> click.ClickException:
+    """Says what somebody's code raised, and where."""
+    import traceback
+
+    if isinstance(error, SyntaxError):
+        return click.ClickException(f"--provider {text}: {error.filename}, line {error.lineno}: {error.msg}")
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return click.ClickException(f"--provider {text}: {last.filename}, line {last.lineno}: {type(error).__name__}: {error}")
 
 
 def _module(place: str) -> Any:
@@ -237,3 +249,5 @@ def _module(place: str) -> Any:
         raise click.ClickException(f"--provider {place}: {error.strerror}") from None
     except ImportError as error:
         raise click.ClickException(f"--provider {place}: {error}") from None
+    except Exception as error:
+        raise _raised(place, error) from None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from homeostat.cli.connection import Connection, server_options
-from homeostat.cli.manifests import manifest_options
+from homeostat.cli.manifests import composer_option, manifest_options
 from homeostat.cli.show import ask, count, echo_lines, emit, output_option
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ QUESTION = "The guards would stop it for its size. Approve all of it, once, to g
 
 @click.command()
 @manifest_options()
+@composer_option
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @click.option("--approve", is_flag=True, help="Approve all of it at once, where the guards would stop it for its size.")
 @click.option("--reason", default="", help="Why it is approved, for whoever reads it later.")
@@ -33,6 +34,7 @@ def command(
     recursive: bool,
     prune: str,
     force: bool,
+    own: tuple[str, ...],
     yes: bool,
     approve: bool,
     reason: str,
@@ -62,7 +64,7 @@ def command(
     if "-" in files and not yes:
         raise click.UsageError("what comes from standard input leaves nobody to ask: add --yes")
     documents = read(files, recursive)
-    plan, verdicts = server.run(lambda client: plan_and_verdict(client, documents, force=force, prune=prune))
+    plan, verdicts = server.run(lambda client: plan_and_verdict(client, documents, force=force, prune=prune, own=own))
     refuse_errors(plan)
     if output == "text":
         echo_lines(plan_lines(plan, verdicts))

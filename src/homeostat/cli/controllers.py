@@ -111,6 +111,11 @@ class Loop:
         """What it keeps."""
         return [one.info.kind for one in self._kept]
 
+    @property
+    def names(self) -> list[str]:
+        """The same, as their definitions are named."""
+        return [one.info.name for one in self._kept]
+
     def begin(self) -> None:
         """Begins in the background. While the server does not answer it is tried again."""
         self._task = asyncio.get_running_loop().create_task(self._run(), name="loop")

@@ -17,7 +17,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -45,23 +45,36 @@ COUNT = ("/bin/sh", "-c", 'n=0; while :; do n=$((n+1)); echo "step $n"; sleep 1;
 """What a job does. It costs next to nothing, and shows that a suspended one goes on where it stopped."""
 TOKEN_SECONDS = 366 * 86_400
 PAUSE_SECONDS = 0.05
+SETTLED = ("quota", "tenant", "budget", "stopped")
 AGENT_LOG = "agent.log"
 
 _QUOTA = """kubectl patch tenant vision --type=merge -p '{"spec":{"quotas":[{"model":"H100","nominal":%d}]}}'"""
-TRY = [
-    "# Two teams share four machines with 8 GPUs each: who has which? Leave this open in a terminal of its own",
-    "homeostat gpu top",
-    "# Give vision 10 GPUs instead of 14: its four least urgent jobs are suspended, one by one",
-    _QUOTA % 10,
-    "# Why is this one suspended, and what brings it back? Why does that one wait, though GPUs are free?",
-    "homeostat gpu explain vision-14",
-    "homeostat gpu explain speech-6",
-    "# A slip, 1 instead of 10: nothing is done, and you are asked",
-    _QUOTA % 1,
-    "homeostat runbook",
-    "# Take it back, and all go on where they stopped",
-    _QUOTA % 14,
-]
+TAKEN = 4
+"""How many GPUs are taken from vision in what is printed: as many as it has jobs that are less urgent."""
+HALTS_ABOVE, HALTS_FROM = 0.3, 10
+"""The guards stop and ask above this part of what runs, where at least so many do."""
+
+
+def story(quota: int | None, jobs: Iterable[Mapping[str, Any]]) -> list[str]:
+    """What to try, by how the example stands: people may have changed it, and whoever comes first runs. `quota` is that of vision."""
+    phases = {job["metadata"]["name"]: (job["spec"]["tenant"], (job.get("status") or {}).get("phase", "Pending")) for job in jobs}
+    running = [tenant for tenant, phase in phases.values() if phase in ("Starting", "Running")]
+    used, waits = running.count("vision"), [name for name, (_, phase) in phases.items() if phase == "Pending"]
+    lines = ["# Two teams share four machines with 8 GPUs each: who has which? Leave this open in a terminal of its own", "homeostat gpu top"]
+    if quota is not None and TAKEN < used <= quota:
+        left = used - TAKEN
+        whose = "four least urgent jobs are" if quota == used == QUOTAS["vision"] else "least urgent jobs are"
+        lines += [f"# Give vision {left} GPUs instead of {quota}: its {whose} suspended, one by one", _QUOTA % left]
+        lines += ["# Why is this one suspended, and what brings it back?" + (" Why does that one wait, though GPUs are free?" if waits else "")]
+        lines += ["homeostat gpu explain vision-14" if quota == used == QUOTAS["vision"] else "homeostat gpu queue --tenant vision"]
+        lines += [f"homeostat gpu explain {name}" for name in sorted(waits)[-1:]]
+        stays = len(running) - TAKEN
+        if stays >= HALTS_FROM and left - 1 > HALTS_ABOVE * stays:
+            lines += [f"# A slip, 1 instead of {left}: nothing is done, and you are asked", _QUOTA % 1, "homeostat runbook"]
+        return [*lines, "# Take it back, and all go on where they stopped", _QUOTA % quota]
+    lines += ["# Why does this one wait?", *(f"homeostat gpu explain {name}" for name in sorted(waits)[-1:])] if waits else []
+    return [*lines, "# What may each team use, and what does it use?", "homeostat gpu quota"]
+
 
 _TROUBLE = (ApiError, Unreachable, OSError, TimeoutError)
 
@@ -114,8 +127,20 @@ class Demo:
                 "The example waits: workloads are only observed here. `homeostat enforce workloads.gpu.homeostat.dev` lets the loop act."
             )
         await self._settled(WORKLOAD.api_version)
-        click.echo(f"The example is there: {len(NODES)} machines with {GPUS} each, two teams, and their jobs run.")
+        said = [
+            f"The example is there: {len(NODES)} machines with {GPUS} each, two teams, and their jobs run. Try, in the other terminal:",
+            *(f"  {line}" for line in await self._story()),
+        ]
+        click.echo("\n".join(said))
         await self._mind()
+
+    async def _story(self) -> list[str]:
+        from homeostat.gpu.kinds import TENANT, WORKLOAD
+
+        jobs = await self._client.kind(WORKLOAD.api_version, WORKLOAD.kind).list(namespace=NAMESPACE, labels=LABEL)
+        tenants = await self._client.kind(TENANT.api_version, TENANT.kind).list(fields="metadata.name=vision")
+        model, quotas = GPUS.partition("x")[2], [quota for one in tenants for quota in one["spec"].get("quotas") or ()]
+        return story(next((int(one["nominal"]) for one in quotas if one["model"] == model and str(one["nominal"]).isdecimal()), None), jobs)
 
     async def prepare(self) -> None:
         """Before the loop begins: puts in order what an earlier run left, and lets the loop act on what has to do with GPUs, where nobody
@@ -232,14 +257,19 @@ class Demo:
         for meta in (job["metadata"] for job in found):
             if meta["uid"] in alive or meta["name"] not in JOBS:
                 continue
-            # Nobody is there to do what a finalizer waits for: no loop, no agent, no process.
-            await jobs.patch(meta["name"], {"metadata": {"finalizers": None}}, namespace=NAMESPACE)
             if "deletionTimestamp" not in meta:
                 await jobs.delete(meta["name"], namespace=NAMESPACE)
+            # Nobody is there to do what a finalizer waits for: no loop, no agent, no process. Where there is none, it is gone already.
+            try:
+                await jobs.patch(meta["name"], {"metadata": {"finalizers": None}}, namespace=NAMESPACE)
+            except ApiError as error:
+                if error.code != 404:
+                    raise
+            if "deletionTimestamp" not in meta:
                 await jobs.create(_job(meta["name"]), namespace=NAMESPACE)
 
     async def _settled(self, api_version: str) -> None:
-        """Waits until every job runs, was suspended, or waits for its quota alone."""
+        """Waits until every job runs, was suspended, or waits for what no machine that joins changes: its quota, or what people did."""
         jobs = self._client.kind(api_version, "Workload")
         waits = {job["metadata"]["name"] for job in await jobs.list(namespace=NAMESPACE, labels=LABEL)}
         if not waits:
@@ -249,7 +279,7 @@ class Demo:
                 status = event.object.get("status") or {}
                 name, pending = event.object["metadata"]["name"], status.get("phase", "Pending") == "Pending"
                 if event.type == "DELETED" or (
-                    status.get("constraint") == "quota" if pending else status["phase"] != "Starting"
+                    status.get("constraint") in SETTLED if pending else status["phase"] != "Starting"
                 ):
                     waits.discard(name)
                 if not waits:

@@ -41,6 +41,15 @@ def manifest_options(required: bool = True) -> Callable[[F], F]:
     return decorate
 
 
+def composer_option(command: F) -> F:
+    """Adds --provider: composers whose code is here, for the plan to show what they make of it."""
+    option = click.option(
+        "--provider", "own", metavar="FILE|MODULE[:CLASS]", multiple=True,
+        help="A composer that does not run in the server, as `homeostat controllers` is given it: it shows what would become of what it declares.",
+    )  # fmt: skip
+    return option(command)
+
+
 def read(places: Sequence[str], recursive: bool = False) -> list[Document]:
     """Every object that the files, directories and `-` (standard input) declare, in their order.
 

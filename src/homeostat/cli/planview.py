@@ -15,18 +15,29 @@ from homeostat.insight.verdicts import FleetVerdict
 
 if TYPE_CHECKING:
     from homeostat.client import Client
+    from homeostat.insight.below import Below, Foresight
     from homeostat.insight.planning import Document
 
 
 async def plan_and_verdict(
-    client: Client, documents: Sequence[Document], *, force: bool = False, prune: str = ""
+    client: Client, documents: Sequence[Document], *, force: bool = False, prune: str = "", own: Sequence[str] = ()
 ) -> tuple[Plan, list[FleetVerdict]]:
-    """Asks the server, then the guards."""
+    """Asks the server, then the guards. `own` are values of --provider."""
     from homeostat.cli.progress import progress
+
+    foresight = _foresight(client, own) if own else None
 
     with progress(len(documents), "asking the server") as bar:
         plan = await make_plan(client, documents, force=force, prune=prune, done=bar.step)
-    return plan, await guards_on(client, plan)
+    return plan, await guards_on(client, plan, foresight)
+
+
+def _foresight(client: Client, own: Sequence[str]) -> Foresight:
+    from homeostat.cli.allow import load_own
+    from homeostat.insight.below import Foresight
+    from homeostat.loop.compose import Composer
+
+    return Foresight(client, [one for text in own for one in load_own(text) if isinstance(one, Composer)])
 
 
 def plan_lines(plan: Plan, verdicts: Sequence[FleetVerdict]) -> Iterator[str]:
@@ -36,6 +47,8 @@ def plan_lines(plan: Plan, verdicts: Sequence[FleetVerdict]) -> Iterator[str]:
         yield painted(f"{SIGNS[step.op]} {step.title}")
         for line in step.lines():
             yield "    " + painted(line)
+    for one in plan.below:
+        yield from _below_lines(one)
     still = len(plan.steps) - len(plan.changes) - len(plan.errors)
     if still:
         yield f"  {count(still, 'object')} as declared already"
@@ -43,6 +56,17 @@ def plan_lines(plan: Plan, verdicts: Sequence[FleetVerdict]) -> Iterator[str]:
         yield ""
     yield click.style(plan.closing, bold=True)
     yield from verdict_lines(verdicts)
+    for note in plan.notes:
+        yield f"Note: {note}"
+
+
+def _below_lines(one: Below) -> Iterator[str]:
+    """What a composer makes of it."""
+    yield painted(f"{SIGNS[one.op]} {one.title}") + f"   by {one.declared_by}"
+    if one.problem:
+        yield f"    the server refuses it: {one.problem}"
+    for line in one.changes:
+        yield "    " + painted(line)
 
 
 def refuse_errors(plan: Plan, failure: type[click.ClickException] = click.ClickException) -> None:

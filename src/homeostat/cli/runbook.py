@@ -24,9 +24,11 @@ def command(server: Connection, scope: str | None, output: str) -> None:
     """
     from homeostat.cli.openplan import view_of
     from homeostat.guards import runbook
+    from homeostat.guards.status import NOTHING
     from homeostat.insight.fleets import hold_of
     from homeostat.insight.loops import unkept_lines
     from homeostat.loop.fleet import Verdict
+    from homeostat.model.conditions import find_condition
 
     view = server.run(lambda client: view_of(client, scope))
     for line in unkept_lines(view.unkept, view.now):
@@ -41,6 +43,11 @@ def command(server: Connection, scope: str | None, output: str) -> None:
         lines = runbook(view.gate.policy(fleet), fleet, Verdict(held=held, halts=halts), view.now, asks)
         if lines:
             found[name] = lines
+    for name, policy in sorted(view.policies.items()) if not scope else ():
+        ready = find_condition(policy, "Ready") or {}
+        if ready.get("reason") == NOTHING and policy["spec"].get("freezes"):
+            look = f"  look at: kubectl get guardpolicy {name} -o yaml   # are its kinds, namespaces and labels those of what it is to hold?"
+            found[name] = [f"{name}: a freeze that holds nothing", f"  what happened: {ready['message']}", look]
     if output != "text":
         emit(found, output)
     elif found:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from homeostat.cli.connection import Connection, server_options
+from homeostat.cli.number import Number
 from homeostat.cli.show import ago, echo_lines, emit, output_option, table
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ SHOWN = 200
 @click.command()
 @click.argument("scope", required=False)
 @click.option("--once", is_flag=True, help="Print it once. So it is also where the output is no terminal.")
-@click.option("--every", type=click.FloatRange(min=0.2), default=1.0, show_default=True, help="Seconds between two looks.")
+@click.option("--every", type=Number(min=0.2), default=1.0, show_default=True, help="Seconds between two looks.")
 @output_option("table", "json", "yaml")
 @server_options(namespace=False)
 def command(server: Connection, scope: str | None, once: bool, every: float, output: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import logging
 import os
@@ -11,6 +12,7 @@ import shutil
 import signal
 import socket
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
     from homeostat.guards.policy import Alert
 
 DEFAULT_DATA = "~/.homeostat"
+POLICIES = "guardpolicies.homeostat.dev"
+KINDS_SECONDS = 5.0
+"""So long a first start waits for the kinds of its loop."""
 LOOP_USER = "system:homeostat:loop"
 """As whom the loop in this process writes."""
 GC_THRESHOLD = (50_000, 50, 1000)
@@ -163,8 +168,11 @@ async def _serve(
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLD)
     gc.enable()
+    # Who reads that it is ready declares something next. Where a loop ran before its kinds are there, and nobody waits for it.
+    first = allowed is not None and server.plane.registry.get(POLICIES) is None
     try:
-        _greet(server, demo, _loop_line(allowed, enforce, demo), dashboard.admin_link())
+        if not first:
+            _greet(server, demo, _loop_line(allowed, enforce, demo), dashboard.admin_link())
         example = None
         if demo:
             from homeostat.cli.demo import Demo
@@ -172,6 +180,9 @@ async def _serve(
             example = Demo(server)
             await example.prepare()
         loop_inside = None if allowed is None else await _loop(server, allowed, enforce, alerts)
+        if first and loop_inside is not None:
+            await _served(server, loop_inside.names)
+            _greet(server, demo, _loop_line(allowed, enforce, demo), dashboard.admin_link())
         if example is not None:
             example.begin()
         await stop.wait()
@@ -184,15 +195,26 @@ async def _serve(
         await server.stop()
 
 
+async def _served(server: Server, names: Collection[str]) -> None:
+    """Until these kinds are served, or for some seconds: a loop that cannot begin says why, and is no reason to keep silent."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(KINDS_SECONDS):
+            while any(server.plane.registry.get(name) is None for name in names):
+                await asyncio.sleep(0.01)
+
+
 async def _loop(server: Server, allowed: Allowed, enforce: bool, alerts: tuple[Alert, ...]) -> Loop:
-    """The loop in this process. It begins after the server is ready: nobody waits for it."""
+    """The loop in this process."""
     from homeostat.api.local import local_client
     from homeostat.cli.controllers import Loop, mode_of
     from homeostat.cli.identity import EMBEDDED
+    from homeostat.web.children import mount_children
 
     await asyncio.to_thread(allowed.load)
     client = local_client(server.plane, LOOP_USER)
-    loop = Loop(client, allowed.providers(server.data, server.kubeconfig), mode_of(enforce), EMBEDDED, alerts)
+    kept = allowed.providers(server.data, server.kubeconfig)
+    loop = Loop(client, kept, mode_of(enforce), EMBEDDED, alerts)
+    mount_children(server.plane, client, kept, mode_of(enforce))
     server.plane.more_metrics.append(loop.metrics.text)
     loop.begin()
     return loop
@@ -227,7 +249,7 @@ def _greeting(server: Server, demo: bool, loop: str, link: str) -> list[str]:
     lines += ["", "Try, in another terminal:", f"  export KUBECONFIG={shlex.quote(str(server.kubeconfig))}"]
     if demo and shutil.which("homeostat") is None and (beside := Path(sys.executable).parent / "homeostat").exists():
         lines.append(f'  export PATH={shlex.quote(str(beside.parent))}:"$PATH"')
-    lines += [f"  {line}" for line in (_demo_lines() if demo else _plain_lines())]
+    lines += [f"  {line}" for line in (["# what comes next is told when the example is there"] if demo else _plain_lines())]
     if shutil.which("kubectl") is None:
         lines += ["", f"kubectl is not on the PATH; how to get it: {KUBECTL}"]
     return [*lines, "", "Ctrl-C stops it; what was declared stays in the data directory."]
@@ -239,12 +261,6 @@ def _plain_lines() -> list[str]:
         "kubectl get namespaces",
         "kubectl create configmap hello --from-literal=who=world",
     ]
-
-
-def _demo_lines() -> list[str]:
-    from homeostat.cli.demo import TRY
-
-    return TRY
 
 
 def _explain(error: OSError, data: Path) -> str:

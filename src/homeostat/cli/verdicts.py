@@ -14,5 +14,5 @@ def verdict_lines(verdicts: Sequence[FleetVerdict]) -> list[str]:
         return []
     word = "let it through" if all(verdict.open for verdict in verdicts) else "have something to say"
     lines = [f"Guards: {word}", *(line for verdict in verdicts for line in verdict.lines())]
-    watched = [verdict.fleet for verdict in verdicts if verdict.mode == Mode.OBSERVE]
-    return lines + [f"  to act on {name}: homeostat enforce {name}" for name in watched]
+    watched = [verdict for verdict in verdicts if verdict.mode == Mode.OBSERVE]
+    return lines + [f"  to act on {one.fleet}{', once it is declared' * one.begins}: homeostat enforce {one.fleet}" for one in watched]

@@ -81,6 +81,9 @@ async def _until(informer: Informer[dict[str, Any]], last: dict[str, Any], holds
     with progress(len(last), f"{kind} {what}") as bar:
         left = {name for name, obj in last.items() if not holds(obj)}
         bar.at(len(last) - len(left))
+        told: set[str] = set()
+        for name in sorted(left):
+            _tell_held(kind, name, last[name], told)
         if not left:
             return
         async for change in informer.changes():
@@ -89,8 +92,28 @@ async def _until(informer: Informer[dict[str, Any]], last: dict[str, Any], holds
                 last[name] = change.object
                 (left.discard if holds(change.object) else left.add)(name)
                 bar.at(len(last) - len(left))
+                if name in left:
+                    _tell_held(kind, name, change.object, told)
             if not left:
                 return
+
+
+def _tell_held(kind: str, name: str, obj: dict[str, Any] | None, told: set[str]) -> None:
+    """Says at once, of some, that somebody has to do something first: who waits may be the one."""
+    if name not in told and len(told) < SHOWN and (why := _held(obj)):
+        told.add(name)
+        click.echo(f"{kind} {name} waits for a person: {why}", err=True)
+
+
+def _held(obj: dict[str, Any] | None) -> str:
+    """Why a person is waited for; empty where none is, or it goes on by itself."""
+    if obj is None:
+        return ""
+    conditions, generation = (obj.get("status") or {}).get("conditions") or (), obj["metadata"].get("generation")
+    said = {one["type"]: one for one in conditions if one.get("observedGeneration") == generation}
+    ready, progressing = (said.get(kind, {}) for kind in ("Ready", "Progressing"))
+    held = progressing.get("reason") == "Held" or ready.get("reason") == "ObjectsHeld"  # as a Sync puts it
+    return str(ready.get("message", "")) if held else ""
 
 
 def _late(kind: str, last: dict[str, Any], holds: Holds, what: str, timeout: int) -> str:

@@ -69,6 +69,7 @@ class Cycle:
     def _read_workloads(self) -> None:
         w, share = self.snapshot.workloads, self.policy.time_sharing
         self.total: Ints = w.replicas * w.milli
+        """What each has of GPUs, or wants, in thousandths. What was declared anew since it was placed has what it holds until it is off."""
         self.keeps_state: Bools = (w.phase == Phase.SUSPENDED) & ((w.preemption == Mode.SUSPEND) | (w.preemption == Mode.NEVER))
         """Off its GPUs, in the memory of the machines where it ran, as far as places are said of it."""
         self.held: Bools = (w.phase != Phase.SUSPENDED) & (w.phase != Phase.PENDING)
@@ -114,6 +115,8 @@ class Cycle:
         """The model that a workload holds, or on which its state lies."""
         self.model[places.workload] = self.snapshot.nodes.model[places.node]
         self.held &= self.model != NONE
+        holds = np.bincount(places.workload, weights=places.milli, minlength=len(w)).astype(np.int64)
+        self.total = np.where(self.held, holds, self.total)
         self.waits |= (w.phase == Phase.STARTING) & ~self.held
         rows = self.held[places.workload]
         self.fleet.load(places.node[rows], places.gpu[rows], places.milli[rows])
@@ -316,6 +319,7 @@ class Cycle:
         self.held[at] = False
         if self.column[at] != NONE:
             self.ledger.take(int(self.snapshot.workloads.tenant[at]), int(self.column[at]), -int(self.total[at]))
+        self.total[at] = self.snapshot.workloads.replicas[at] * self.snapshot.workloads.milli[at]
 
     def block(self, which: Bools | Iterable[int], constraint: Constraint) -> None:
         """Leaves these waiting for a reason that no free GPU changes."""

@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from homeostat.gpu.decisions import Constraint
+from homeostat.gpu.entitlement import columns_of
 from homeostat.gpu.kinds import Ahead, share_text
 from homeostat.gpu.policies.admission import shapes
 from homeostat.gpu.policies.fair_share import BORROWED, OVERDUE, OWN, grouped_sum
@@ -36,6 +37,8 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
     uid: str
     name: str
     reason: str
+    brief: str
+    """The same without what moves all the time, such as how much is used: for where it stands for a while."""
     constraint: Constraint
     position: int
     """In the queue, from 1; 0: not in it."""
@@ -55,6 +58,9 @@ class Gist(NamedTuple):
     position: int
     start: float | None
     waited: float
+    reason: str = ""
+    ahead: tuple[Ahead, ...] = ()
+    """These two only where they were asked for."""
 
 
 class Pending:
@@ -117,18 +123,20 @@ class Pending:
             self._index = {uids[at]: at for at in (*self._order.tolist(), *self._outside.tolist())}
         return None if uid not in self._index else self.at(self._index[uid])
 
-    def gist(self, place: int) -> Gist:
-        """Of the one in this place, from 0, of the order in which all answers come."""
+    def gist(self, place: int, *, whole: bool = False) -> Gist:
+        """Of the one in this place, from 0, of the order in which all answers come; `whole`: also what takes some time to say."""
         at = int(self._order[place] if place < len(self._order) else self._outside[place - len(self._order)])
         start = float(self._start[at])
         known = None if math.isnan(start) or math.isinf(start) else start
         cycle = self._cycle
+        said = (why.reason, why.ahead) if whole and (why := self.at(at)) else ("", ())
         return Gist(
             cycle.snapshot.workloads.uid[at],
             _KINDS[self._code[at]],
             int(self._position[at]) + 1,
             known,
             float(cycle.waited[at]),
+            *said,
         )
 
     def at(self, at: int) -> Why:
@@ -146,6 +154,7 @@ class Pending:
             uid=w.uid[at],
             name=w.name[at],
             reason=self._sentence(at, constraint),
+            brief=self._brief(at, constraint),
             constraint=constraint,
             position=position + 1,
             ahead=tuple(self._ahead(other, at) for other in rivals[::-1][:_NAMED].tolist()),
@@ -176,7 +185,8 @@ class Pending:
         hopeless = np.array([cannot is not None for cannot in never])
         self._never[order] = hopeless[inverse] | (cycle.total[order] > cycle.ledger.limits.ever()[w.tenant[order], column])
         for at in (*cycle.holding, *cycle.reserved):
-            let_in = at in cycle.emptied and self._code[at] == _CODE[Constraint.QUOTA]  # as soon as these nodes are empty
+            # As soon as these nodes are empty; and what is reserved for it counts in its quota already.
+            let_in = (at in cycle.emptied or at in cycle.reserved) and self._code[at] == _CODE[Constraint.QUOTA]
             if let_in or self._code[at] == _CODE[Constraint.NONE]:
                 self._code[at] = _CODE[Constraint.CAPACITY]
 
@@ -211,19 +221,25 @@ class Pending:
         w = cycle.snapshot.workloads
         running = np.flatnonzero(cycle.held)
         ends = np.where(cycle.leaving[running], _LEAVING, cycle.latest[running])
-        quota = self._code[order] == _CODE[Constraint.QUOTA]
-        for waiting, kind, free in (
-            (order[~quota], cycle.lead, self._free),
-            (order[quota], w.tenant, np.zeros(len(cycle.snapshot.tenants), dtype=np.int64)),
+        quota, rooms = self._code[order] == _CODE[Constraint.QUOTA], cycle.ledger.rooms()
+        tenants, columns = cycle.snapshot.tenants, rooms.shape[1]
+
+        def entry(model: Ints) -> Ints:
+            """By workload: which entry of whose quota it counts in, or would."""
+            column = columns_of(tenants, w.tenant, model)
+            return np.where(column == NONE, NONE, w.tenant * columns + column)
+
+        for waiting, wanted, held, free in (
+            (order[~quota], cycle.lead, cycle.model, self._free),
+            (order[quota], entry(cycle.lead), entry(cycle.model), rooms.ravel()),
         ):
-            holder = cycle.model if kind is cycle.lead else kind
-            known = holder[running] >= 0
-            self._start[waiting] = cycle.now + seconds_until_turn(
-                holder[running][known],
+            known, waits = held[running] >= 0, waiting[wanted[waiting] >= 0]
+            self._start[waits] = cycle.now + seconds_until_turn(
+                held[running][known],
                 ends[known],
                 cycle.total[running][known],
-                kind[waiting],
-                cycle.total[waiting],
+                wanted[waits],
+                cycle.total[waits],
                 free,
             )
         for at, when in cycle.holding.items():
@@ -256,11 +272,10 @@ class Pending:
         tenant = tenants.name[w.tenant[at]] if w.tenant[at] >= 0 else ""
         if constraint is Constraint.QUOTA and cycle.lead[at] != NONE:
             column = int(tenants.column[w.tenant[at], cycle.lead[at]])
-            used, most = (
-                int(cycle.ledger.used[w.tenant[at], column]),
-                int(cycle.ledger.limits.nominal[w.tenant[at], column]),
-            )
+            kept, most = int(reserved(cycle)[w.tenant[at], column]), int(cycle.ledger.limits.nominal[w.tenant[at], column])
+            used = int(cycle.ledger.used[w.tenant[at], column]) - kept
             sentence = f"it wants {wants} of {models[cycle.lead[at]]}, and {tenant} uses {share_text(used)} of its {share_text(most)}"
+            sentence += f", and {share_text(kept)} are being cleared for others of it" if kept else ""
             ever = int(cycle.ledger.limits.ever()[w.tenant[at], column])
             return f"{sentence}; it may never have more than {share_text(ever)}" if cycle.total[at] > ever else sentence
         if constraint is Constraint.QUOTA:
@@ -271,6 +286,14 @@ class Pending:
         cannot = self._unfit(at) if self._never[at] else None
         sentence = cannot[1] if cannot is not None else _SENTENCES[constraint].format(wants=wants, tenant=tenant, replicas=w.replicas[at], each=each)
         return f"{sentence}; {cycle.not_scaled[at]}" if at in cycle.not_scaled else sentence
+
+    def _brief(self, at: int, constraint: Constraint) -> str:
+        w, cycle = self._cycle.snapshot.workloads, self._cycle
+        wants, each = share_text(int(cycle.total[at])), share_text(int(w.milli[at]))
+        tenant = cycle.snapshot.tenants.name[w.tenant[at]] if w.tenant[at] >= 0 else ""
+        if constraint is Constraint.QUOTA and cycle.lead[at] == NONE:
+            return self._no_quota(int(w.tenant[at]))
+        return _SENTENCES[constraint].format(wants=wants, tenant=tenant, replicas=w.replicas[at], each=each)
 
     def _no_quota(self, tenant: int) -> str:
         """Of one that may have none of the types that it asks for: which ones it may have, for the name of a type is easily mistyped."""
@@ -287,6 +310,7 @@ _SENTENCES = {
     Constraint.NONE: "it can start at the next cycle",
     Constraint.TENANT: "it names a tenant that does not exist, or that its namespace may not use",
     Constraint.REQUEST: "it asks for {each} GPUs a replica: whole ones, or a fraction of one, can be given",
+    Constraint.QUOTA: "it wants {wants}, and {tenant} has not as much left of its quota",
     Constraint.STOPPED: "a person asked for it to be suspended",
     Constraint.BUDGET: "{tenant} has used up its budget of GPU hours",
     Constraint.TYPE: "no node of the fleet has what it asks for",
@@ -297,6 +321,15 @@ _SENTENCES = {
     Constraint.HOME: "its state lies on a node whose GPUs are taken",
     Constraint.OBSERVER: "too many nodes are silent at once: nothing is decided until they are heard again",
 }
+
+
+def reserved(cycle: Cycle) -> Ints:
+    """By tenant and column: what counts as used, for it is being cleared for somebody, and is held by nobody of the tenant yet."""
+    found, w = np.zeros_like(cycle.ledger.used), cycle.snapshot.workloads
+    for at, taken in cycle.reserved.items():
+        column = int(cycle.snapshot.tenants.column[w.tenant[at], cycle.snapshot.nodes.model[taken[0][1]]])
+        found[w.tenant[at], column] += sum(milli for _, _, _, milli in taken)
+    return found
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
@@ -322,9 +355,10 @@ def standings(cycle: Cycle) -> list[Standing]:
     """Of all tenants, by name and type."""
     tenants, models, ledger = cycle.snapshot.tenants, cycle.snapshot.models, cycle.ledger
     limits = ledger.limits
-    borrowed = np.maximum(np.minimum(ledger.used, limits.most) - limits.nominal, 0)
-    over = np.maximum(ledger.used - limits.most, 0)
-    spare = np.minimum(limits.nominal - limits.kept, np.maximum(limits.nominal - ledger.used, 0))
+    used = ledger.used - reserved(cycle)
+    borrowed = np.maximum(np.minimum(used, limits.most) - limits.nominal, 0)
+    over = np.maximum(used - limits.most, 0)
+    spare = np.minimum(limits.nominal - limits.kept, np.maximum(limits.nominal - used, 0))
     by_cohort = [np.zeros_like(limits.lendable, dtype=np.float64) for _ in range(2)]
     for total, amount in zip(by_cohort, (borrowed, spare), strict=True):
         np.add.at(total, limits.cohort, amount)
@@ -338,7 +372,7 @@ def standings(cycle: Cycle) -> list[Standing]:
                     tenant=name,
                     model=models[column] if column < len(models) else "*",
                     nominal=int(limits.nominal[at, column]),
-                    used=int(ledger.used[at, column]),
+                    used=int(used[at, column]),
                     leaving=int(ledger.leaving[at, column]),
                     borrowed=int(borrowed[at, column]),
                     over=int(over[at, column]),

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from homeostat.gpu.beats import Beats
 from homeostat.gpu.kinds import SIZE_MOST, WHOLE, NodeStage, milli
+from homeostat.gpu.membership import got_by, pool_of
 from homeostat.gpu.snapshot import (
     ANY_MODEL,
     NEVER,
@@ -154,11 +155,9 @@ class Reader:
         models, tenants, pools = self._quiet
         if self._machines is None:
             index = {name: at for at, name in enumerate(models)}
-            self._machines = _read_nodes(
-                [self._nodes[name] for name in sorted(self._nodes)],
-                index,
-                {name: at for at, name in enumerate(pools.name)},
-            )
+            at, got = {name: at for at, name in enumerate(pools.name)}, got_by(self._pools.values())
+            of = {name: at.get(pool_of(node, got), NONE) for name, node in self._nodes.items()}
+            self._machines = _read_nodes([self._nodes[name] for name in sorted(self._nodes)], index, of)
         elif self._reported:
             self._machines = self._renewed(self._machines, models)
         self._reported.clear()
@@ -327,7 +326,7 @@ def _row(meta: Object, spec: Object, status: Object) -> tuple[Any, ...]:
     if phase is Phase.PENDING and status.get("assignment"):
         phase = Phase.STARTING
     deleted = bool(meta.get("deletionTimestamp"))
-    if deleted and phase not in (Phase.STARTING, Phase.RUNNING):
+    if deleted and phase not in (Phase.STARTING, Phase.RUNNING, Phase.SUSPENDED):
         phase = Phase.SUSPENDING  # it holds its GPUs until it is gone
     return (
         NONE,
@@ -342,6 +341,7 @@ def _row(meta: Object, spec: Object, status: Object) -> tuple[Any, ...]:
         _IDLES[(spec.get("idle") or {}).get("mode", "Reclaim")],
         phase,
         deleted or spec.get("suspended", False),
+        deleted,
         _seconds(spec.get("minimumRuntime")),
         _seconds(spec.get("maximumRuntime"), NEVER),
         _seconds(preempted.get("grace", _DEFAULT_GRACE)),
@@ -364,7 +364,7 @@ def _check(obj: Object) -> None:
         _read_pools([obj], {spec["model"]: 0})
 
 
-def _read_nodes(nodes: Sequence[Object], models: dict[str, int], pools: dict[str, int]) -> Nodes:
+def _read_nodes(nodes: Sequence[Object], models: dict[str, int], pools: dict[str, int]) -> Nodes:  # pools: by name of the node
     specs, states = [obj["spec"] for obj in nodes], [obj.get("status") or {} for obj in nodes]
     width = max((gpu["index"] + 1 for spec in specs for gpu in spec.get("gpus") or ()), default=1)
     health = np.full((len(nodes), width), int(Health.ABSENT))
@@ -383,7 +383,7 @@ def _read_nodes(nodes: Sequence[Object], models: dict[str, int], pools: dict[str
         model=_ints(models[spec["model"]] for spec in specs),
         domain=_groups(spec.get("nvlinkDomain") for spec in specs),
         rack=_groups(spec.get("rack") for spec in specs),
-        pool=_ints(pools.get(spec.get("pool", ""), NONE) for spec in specs),
+        pool=_ints(pools.get(obj["metadata"]["name"], NONE) for obj in nodes),
         cpu=_ints(_size(spec, "cpuMilli") for spec in specs),
         memory=_ints(_size(spec, "memoryMib") for spec in specs),
         cost=_floats(spec.get("costPerHour", 0.0) for spec in specs),

@@ -99,6 +99,7 @@ WORKLOAD = np.dtype(
         ("idle", "i8"),
         ("phase", "i8"),
         ("stopped", "?"),  # a person wants it off the GPUs
+        ("deleted", "?"),
         ("minimum", "f8"),
         ("maximum", "f8"),
         ("grace", "f8"),
@@ -132,6 +133,7 @@ class Workloads:
     idle: Ints
     phase: Ints
     stopped: Bools
+    deleted: Bools
     minimum: Floats
     maximum: Floats
     grace: Floats

@@ -12,7 +12,7 @@ reason:
 3. what makes the whole suspicious: `unknown`, `mass_drift`, what happens inside of one (`parts`), the health of change sets (`canary`);
 4. what is the matter with one resource: `ownership`, `deletion`, `flap`, `backoff`, `breaker`;
 5. what the plan would end in: `invariant`;
-6. how much at once: the steps of `canary`, `domain`, `cap`;
+6. how much at once: the steps of `canary`, what was lost (`unknown`), `domain`, `cap`;
 7. what this wave by itself would lead to: `invariant` again.
 
 Who cannot be acted on anyway is held before places are shared out, so that nobody waits behind them.
@@ -87,6 +87,7 @@ GUARDS: tuple[tuple[str, Judge], ...] = (
     ("breaker", breaker.judge),
     ("invariant", invariant.judge_plan),
     ("canary", canary.judge_steps),
+    ("unknown", unknown.judge_lost),
     ("domain", domain.judge),
     ("cap", cap.judge),
     ("invariant", invariant.judge_wave),

@@ -82,7 +82,7 @@ def _halted(fleet: Fleet, key: str, halt: Halt) -> Situation:
     drifts = fleet.drifts.values()
     refs = (
         fleet.unknown
-        if halt.guard == "unknown"
+        if halt.guard == "unknown" and not halt.plan
         else [d.ref for d in drifts if not halt.change_set or d.wave == halt.change_set]
     )
     commands = [f"homeostat plan {fleet.name}"] if not halt.change_set and halt.plan else []

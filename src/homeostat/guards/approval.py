@@ -8,7 +8,7 @@ A change set can carry its approval: its author was shown how many things it cha
 come in; a change set that turns out larger is not the one that was approved, and nothing more of it is covered. What happens
 inside of a thing that consists of many its author was not shown, so that takes an approval of the plan itself.
 
-An approval answers mass drift, the confirmation of deletions, a failed canary and a cap full of failures. It never
+An approval answers mass drift, much that is read as gone, the confirmation of deletions, a failed canary and a cap full of failures. It never
 lifts a freeze, a window, a breaker, an invariant or a limit on how much is done at once.
 """
 
@@ -60,6 +60,16 @@ def to_approve(fleet: Fleet, verdict: Verdict, op: Op) -> str:
     return plan_hash(d for d in unapproved(fleet, verdict, op) if not d.in_flight)
 
 
+def missing(fleet: Fleet, verdict: Verdict) -> list[Drift]:
+    """What was made before and is read as gone, and nobody approved to make again."""
+    return [d for d in fleet.drifts.values() if d.lost and not d.is_approved and d.ref not in verdict.approved]
+
+
+def command(plan: str, when: str = "If it is meant") -> str:
+    """How a person says yes, to go on a sentence; nothing where nothing is left to say yes to."""
+    return f" {when}: homeostat approve {plan}" if plan else ""
+
+
 def of_change_set(fleet: Fleet, change_set: str) -> list[Drift]:
     """What is left to do of a change set, and not under way."""
     return [d for d in fleet.drifts.values() if d.wave == change_set and not d.in_flight]
@@ -71,6 +81,7 @@ def _plans(fleet: Fleet, verdict: Verdict) -> Iterator[list[Drift]]:
     yield waiting
     for op in (_UPDATE, _DELETE):
         yield [d for d in waiting if d.touches is op and not d.is_approved and d.ref not in verdict.approved]
+    yield [d for d in missing(fleet, verdict) if not d.in_flight]
     for halt in fleet.halts.values():
         if halt.change_set:
             yield [d for d in waiting if d.wave == halt.change_set]

@@ -8,6 +8,8 @@ person approves what is left of it.
 Where the policy says `Return`, the change set is also taken back (`returning`), once: whatever became of that, no second return is
 asked for, and a return that fails halts like any other change set.
 
+A change that is well at first may not stay so: where the policy wants a `rest`, each wave has to stay well for so long before the next.
+
 Verdicts can get lost, with the loop that waited for them. So what a change set made is asked again: while something of it
 is as declared and does not do its work, the rest of the change set is halted too, until that recovers.
 
@@ -16,7 +18,7 @@ Repairs, where only reality changed, go without steps: they lead to what has bee
 
 from __future__ import annotations
 
-from homeostat.guards.approval import of_change_set
+from homeostat.guards.approval import command, of_change_set
 from homeostat.guards.freeze import standing
 from homeostat.guards.policy import GuardPolicy, Mode, OnFailure
 from homeostat.loop.fleet import (
@@ -34,11 +36,14 @@ from homeostat.loop.fleet import (
     plan_hash,
     share,
 )
+from homeostat.model.kinds import format_duration
 
 GUARD = "canary"
 _CREATE, _DRIFT = Op.CREATE, Cause.DRIFT
 _COMING = "its change set is still coming in, and is judged as a whole"
 _AND = "; it "
+_RESTS = "it waits to see whether what its change set touched last stays well for "
+_IN_SPITE = "To go on in spite of it"
 _NOT_YET = "it waits until what its change set touched before is verified healthy"
 
 
@@ -76,6 +81,10 @@ def judge_steps(policy: GuardPolicy, fleet: Fleet, verdict: Verdict, now: float)
     rooms = {key: _room(policy, fleet, key, refs) for key, refs in waiting.items()}
     within = policy.canary.verify_within.total_seconds()
     not_yet = {key: Hold(GUARD, _NOT_YET, _late(fleet.waves.get(key), within)) for key in waiting}
+    if rest := policy.canary.rest.total_seconds():
+        for key in waiting:
+            if (rested := _rested(fleet, key, rest)) > now:
+                rooms[key], not_yet[key] = 0, Hold(GUARD, f"{_RESTS}{format_duration(policy.canary.rest)}", rested)
 
     def judged(drift: Drift) -> Hold | None:
         key = drift.wave
@@ -103,7 +112,7 @@ def _halt(policy: GuardPolicy, fleet: Fleet, verdict: Verdict, change_set: str, 
         reason,
         before.since if before else now,
         plan,
-        f"Correct the declaration, or go back to the last good one. To go on in spite of it: homeostat approve {plan}",
+        "Correct the declaration, or go back to the last good one." + command(plan, _IN_SPITE),
         change_set,
     )
     hold = Hold(GUARD, reason, plan=plan)
@@ -152,8 +161,8 @@ def _wait_for_the_sick(policy: GuardPolicy, fleet: Fleet, verdict: Verdict, chan
         reason,
         since,
         plan,
-        "It goes on when that recovers. If it does not: correct the declaration, or go back to the last good one. To go on in "
-        f"spite of it: homeostat approve {plan}",
+        "It goes on when that recovers. If it does not: correct the declaration, or go back to the last good one."
+        + command(plan, _IN_SPITE),
         change_set,
     )
     waiting = set(rest)
@@ -186,6 +195,12 @@ def _late(wave: Wave | None, within: float) -> float:
     """When the first verdict that a wave waits for is too late; 0 where it waits for none."""
     first = min((acted.at for _, acted in wave.outstanding()), default=0.0) if wave else 0.0
     return first + within + 1.0 if first else 0.0
+
+
+def _rested(fleet: Fleet, change_set: str, rest: float) -> float:
+    """When what a change set touched last has rested; 0 where nothing has to."""
+    last = fleet.passed.get(change_set) if change_set not in fleet.waves else None
+    return max((acted.at for acted in last.members.values()), default=-rest) + rest if last else 0.0
 
 
 def _reason(policy: GuardPolicy, wave: Wave | None, change_set: str, now: float) -> str:

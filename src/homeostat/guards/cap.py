@@ -7,7 +7,7 @@ Places are shared out in turn between repairs and change sets, and in each to th
 What failed keeps its place: with a cap of 10 and 3 that are broken since we touched them, 7 places are left. One place
 always stays, so that a single broken thing does not stop a fleet whose cap is 1. When more than the cap have failed,
 nothing new is touched: only they are tried again, until they recover or a person approves the rest. So automation that
-makes things worse stops at the cap and one.
+makes things worse stops at the cap and one; also where it is restarted again and again, for what it made worse is still not well.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ def judge(policy: GuardPolicy, fleet: Fleet, verdict: Verdict, now: float) -> No
 
 def _judge_existing(fleet: Fleet, verdict: Verdict, op: Op, cap: int, waiting: list[Drift]) -> None:
     failed = sum(1 for d in fleet.drifts.values() if d.phase is _FAILED and d.touches is op)
+    failed += len(fleet.in_doubt - fleet.drifts.keys()) if op is _UPDATE else 0
     if failed > cap > 0:
         fresh = [d for d in waiting if d.phase is not _FAILED and not d.is_approved and d.ref not in verdict.approved]
         if fresh:
@@ -55,7 +56,7 @@ def _judge_existing(fleet: Fleet, verdict: Verdict, op: Op, cap: int, waiting: l
     if room < len(waiting):
         let = {id(d) for d in _in_turn(waiting, room)}
         full = f"the wave is full: at most {cap} of {fleet.size} at once; it goes in one of the next"
-        hold = Hold(GUARD, full if cap else "the cap is 0: nothing that exists is touched until the policy allows more")
+        hold = Hold(GUARD, full if cap else "the cap is 0: nothing that exists is touched until the policy allows more", lasts=not cap)
         verdict.sift(lambda d: hold if d.touches is op and id(d) not in let else None)
 
 

@@ -51,6 +51,7 @@ def combine(policies: Sequence[GuardPolicy], size: int) -> GuardPolicy:
         canary=Canary(
             steps=_all(p.canary.steps for p in policies),
             verify_within=min(p.canary.verify_within for p in policies),
+            rest=max(p.canary.rest for p in policies),
             on_failure=OnFailure.HALT
             if any(p.canary.on_failure is OnFailure.HALT for p in policies)
             else OnFailure.RETURN,

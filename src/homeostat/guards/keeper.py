@@ -37,6 +37,8 @@ BUILT_IN = "homeostat.dev/built-in"
 """Label of the policy that is the default of the kind whose name it has."""
 REMEMBERED_SECONDS = 86400.0
 """For so long after a restart the change set is asked about that changed a policy."""
+SELECTED_SECONDS = 2.0
+"""So long after a policy changed it is told when it selects nothing, and later where all is still being looked at."""
 REPORT_SECONDS = 0.5
 """How long a change of a policy's status waits for the next, so that a busy wave is not a storm of writes."""
 
@@ -110,6 +112,7 @@ class Keeper:
         self._unreadable: dict[str, str] = {}  # policies that cannot be read, and why
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._selecting: set[asyncio.Task[None]] = set()
         self._last: dict[str, dict[str, tuple[Fleet, Verdict]]] = {}  # by policy and fleet
         self.telling: Telling | None = None
         """Who tells people, once it is attached; it ends with the keeper."""
@@ -143,9 +146,10 @@ class Keeper:
             self._remember(obj["metadata"]["name"], obj, None)
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        tasks = [*self._selecting, *([self._task] if self._task is not None else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         await self._returning.stop()
         if self.telling is not None:
             await self.telling.stop()
@@ -168,6 +172,18 @@ class Keeper:
         if self._engine is not None and after != before:  # our own reports come by here too
             self._remember(key.name, obj, before[0] or before[1])
             self._engine.regroup()
+        if key.name in self._gate.policies and after != before:
+            telling = asyncio.get_running_loop().create_task(self._tell_selected(key.name), name="what a policy selects")
+            self._selecting.add(telling)
+            telling.add_done_callback(self._selecting.discard)
+
+    async def _tell_selected(self, name: str) -> None:
+        """Has it told, once all was looked at, whether a policy selects anything: who mistyped a label believes that it guards."""
+        await asyncio.sleep(SELECTED_SECONDS)
+        while self._engine is None or self._engine.passes.under_way:
+            await asyncio.sleep(SELECTED_SECONDS)
+        self._told.add(name)
+        self._wake.set()
 
     def _remember(self, name: str, obj: dict[str, Any] | None, before: GuardPolicy | None) -> None:
         """What a policy was counts, too, for the change set that changed it: a commit must not open its own gate. Where nobody knows what
@@ -265,7 +281,8 @@ class Keeper:
             return
         policy = self._gate.policies.get(name) or self._gate.built_in.get(name)
         judged, problem = [last[fleet] for fleet in sorted(last)], self._unreadable.get(name, "")
-        wanted = status(obj, policy or GuardPolicy(), judged, self._engine.clock.now(), self._gate.broken(name), problem)
+        selects = is_built_in(obj) or any(fleet.size for fleet, _ in judged)
+        wanted = status(obj, policy or GuardPolicy(), judged, self._engine.clock.now(), self._gate.broken(name), problem, selects=selects)
         wanted["returns"] = self._returning.shown(name)
         if self.telling is not None:
             wanted = self.telling.alerts.show(name, wanted)

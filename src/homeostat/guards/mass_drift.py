@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from homeostat.guards.approval import to_approve, touched_before, unapproved
+from homeostat.guards.approval import command, to_approve, touched_before, unapproved
 from homeostat.guards.policy import GuardPolicy
 from homeostat.loop.fleet import Drift, Fleet, Halt, Hold, Op, Verdict, share
 
@@ -49,7 +49,7 @@ def _halt(policy: GuardPolicy, fleet: Fleet, verdict: Verdict, op: Op, now: floa
             f"{reason}: most likely the declaration or the observer is wrong",
             before.since if before else now,
             plan := to_approve(fleet, verdict, op),
-            f"Correct what is wrong; it goes on after a whole pass under the limit. If it is meant: homeostat approve {plan}",
+            "Correct what is wrong; it goes on after a whole pass under the limit." + command(plan),
         )
     if before is None or count + _approved_now(fleet, verdict, op) > limit:
         return None

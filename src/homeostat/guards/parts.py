@@ -5,6 +5,9 @@ the limits of its policy allow at once, a person has to approve exactly this pla
 people are told as of any other; it is a halt of this one thing, and the rest of its fleet goes on.
 
 What is small is no mass: changes are counted where there are as many things as `massDrift.fleetOf`. Deletions always are.
+
+A tool whose books are gone, or are those of another place, would make all once more beside what is there. So what it had and no longer
+knows of is made again only by an approval, however little it is.
 """
 
 from __future__ import annotations
@@ -48,6 +51,9 @@ def _halt(ref: Ref, hold: Hold, before: Halt | None, now: float) -> Halt:
 
 
 def _hold(policy: GuardPolicy, parts: Parts, plan: str) -> Hold | None:
+    if parts.lost:
+        reason = f"{parts.lost} that it had are no longer in its books, and would be made again: most likely these are lost, or others"
+        return Hold(MASS_DRIFT, reason, plan=plan)
     counts = (("changed", parts.changes), ("destroyed", parts.deletions))
     large = parts.size >= policy.mass_drift.fleet_of
     limit = share(policy.mass_drift.limit, parts.size)

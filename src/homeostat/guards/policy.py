@@ -118,6 +118,9 @@ class Canary(Spec, frozen=True):
     """How much of the change set may have been touched by the end of each step; after the last, all of it."""
     verify_within: Length = timedelta(minutes=5)
     """A verdict that is not there by then is a failure."""
+    rest: Span = timedelta()
+    """So long nothing more of a change set is touched after each of its waves: time for what is well at first, and not later. What goes
+    wrong meanwhile halts the rest of it. None unless said."""
     on_failure: OnFailure = OnFailure.HALT
     """`Halt` waits for a person; `Return` also takes all that the change set declared in the fleet back to what it was before, as a
     change set of its own. It needs a server that keeps the past, and never overwrites what somebody declared since."""
@@ -431,6 +434,7 @@ def _length_errors(policy: GuardPolicy) -> Iterable[FieldError]:
         "spec.flap.within": policy.flap.within,
     }
     least = {
+        "spec.canary.rest": policy.canary.rest,
         "spec.backoff.first": policy.backoff.first,
         "spec.backoff.most": policy.backoff.most,
         "spec.deletion.grace": policy.deletion.grace,

@@ -8,14 +8,11 @@ from collections.abc import Iterator, Mapping
 from homeostat.guards.freeze import itself, standing
 from homeostat.guards.policy import Freeze, GuardPolicy
 from homeostat.loop.declarations import ADOPT
-from homeostat.loop.fleet import RETURN_PREFIX, Fleet, Halt, Hold, Ref, Taken, Verdict
+from homeostat.loop.fleet import RETURN_PREFIX, Drift, Fleet, Halt, Hold, Op, Ref, Taken, Verdict, plan_hash
 from homeostat.model.clock import format_time
 
 _SHOWN = 3
 _RETURN_SECONDS = 86400.0  # for so long a person who comes to look is told that something was taken back
-_WAITING = frozenset(
-    ("cap", "canary", "domain", "backoff")
-)  # holds of these pass by themselves, unless they name a plan
 
 
 def runbook(policy: GuardPolicy, fleet: Fleet, verdict: Verdict, now: float, asks: Mapping[Hold, int] = {}) -> list[str]:
@@ -33,7 +30,7 @@ def runbook(policy: GuardPolicy, fleet: Fleet, verdict: Verdict, now: float, ask
     halts = {halt.guard for halt in verdict.halts.values()} | {"freeze"}
     kinds: dict[tuple[str, str], list[tuple[Ref, Hold]]] = {}
     for ref, hold in verdict.held.items():
-        if hold.guard not in halts and (hold.plan or hold.guard not in _WAITING):
+        if hold.guard not in halts and not hold.passes:
             kinds.setdefault((hold.guard, hold.reason), []).append((ref, hold))
     for held in kinds.values():
         lines += _held(fleet, held)
@@ -55,14 +52,14 @@ def _frozen(fleet: Fleet, freeze: Freeze) -> Iterator[str]:
 def _halted(fleet: Fleet, halt: Halt) -> Iterator[str]:
     yield f"{fleet.name}: halted by {halt.guard} since {format_time(halt.since)}"
     yield f"  what happened: {halt.reason}"
-    if halt.guard == "unknown":
+    if halt.guard == "unknown" and not halt.plan:
         for ref, why in sorted(fleet.unknown.items())[:_SHOWN]:
             yield f"  look at: {look_at(ref)}   # {why}"
         yield "  way out: make them readable again; it goes on by itself"
         return
-    looked = [d.ref for d in fleet.drifts.values() if not halt.change_set or d.wave == halt.change_set]
-    for ref in sorted(looked)[:_SHOWN]:
-        yield f"  look at: {look_at(ref)}"
+    looked = _about(fleet, halt)
+    for drift in looked[:_SHOWN]:
+        yield f"  look at: {look_at(drift.ref)}"
     if halt.change_set:
         yield f"  look at: homeostat history --change-set {halt.change_set}"
         yield "  way out, if it is wrong: correct the declaration, or apply the last good one"
@@ -71,8 +68,25 @@ def _halted(fleet: Fleet, halt: Halt) -> Iterator[str]:
     else:
         yield f"  look at: homeostat plan {fleet.name}"
         yield "  way out, if it is wrong: correct the declaration or the observer; it goes on after a whole pass under the limit"
+    yield from _kept(looked)
     if halt.plan:
         yield f"  way out, if it is meant: homeostat approve {halt.plan}"
+
+
+def _about(fleet: Fleet, halt: Halt) -> list[Drift]:
+    """What a halt is about, where that can be told: its change set, or what its plan is made of. Else all that is open."""
+    ours = sorted((d for d in fleet.drifts.values() if not halt.change_set or d.wave == halt.change_set), key=lambda d: d.ref)
+    kinds = ([d for d in ours if d.op is op] for op in Op)
+    return next((some for some in kinds if halt.plan and plan_hash(d for d in some if not d.in_flight) == halt.plan), ours)
+
+
+def _kept(drifts: list[Drift]) -> Iterator[str]:
+    """How to keep things whose declarations were deleted: no deletion can be taken back. What is composed only has to be declared again."""
+    first = drifts[0].ref if drifts and all(drift.op is Op.DELETE for drift in drifts) else None
+    if first is not None and itself(first) == (first.kind, first.name):
+        where = f" -n {first.namespace}" if first.namespace else ""
+        yield f"  way out, to keep what was deleted: let each declaration go without its thing, then declare it anew with {ADOPT}=true:"
+        yield f"    kubectl patch {first.kind} {first.name}{where} --type=merge -p '{{\"metadata\":{{\"finalizers\":null}}}}'"
 
 
 def _returned(fleet: Fleet, change_set: str, taken: Taken) -> Iterator[str]:
@@ -89,6 +103,7 @@ def _held(fleet: Fleet, held: list[tuple[Ref, Hold]]) -> Iterator[str]:
     yield f"  what happened: {hold.reason}"
     yield f"  look at: {look_at(ref)}"
     way = WAYS_OUT.get(hold.guard, "")
+    yield from _kept([fleet.drifts[one] for one, _ in held if one in fleet.drifts])
     if hold.plan:
         yield f"  way out, if it is meant: homeostat approve {hold.plan}"
     elif way:

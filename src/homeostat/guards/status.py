@@ -19,6 +19,8 @@ Judged = tuple[Fleet, Verdict]
 
 PAST_WAVES = 64
 """How many waves that are over a policy tells of."""
+NOTHING = "SelectsNothing"
+"""Why a policy does nothing for anybody: its kinds, namespaces or labels fit nothing that there is."""
 INVARIANTS = "InvariantsHold"
 """The condition that says whether what must stay true is so now, without any plan."""
 
@@ -30,12 +32,14 @@ def status(
     now: float,
     broken: Sequence[str] | Unanswered | None = None,
     problem: str = "",
+    *,
+    selects: bool = True,
 ) -> dict[str, Any]:
     """The status of a policy object after these verdicts, of all fleets that it guards: more than one where other policies
     select a part of the same. Equal to the one it has when nothing changed, so that nothing is written.
 
     `broken`: which invariants are so now, that it cannot be told, or (None) that there are none. `problem`: why the policy cannot be
-    read, and only observes."""
+    read, and only observes. `selects`: whether anything is guarded by it."""
     before = obj.get("status") or {}
     after: dict[str, Any] = {
         "status": {**encode(_facts(judged)), "conditions": _carried(before, policy)}
@@ -55,6 +59,8 @@ def status(
     else:
         set_condition(after, "Halted", "False", reason="NothingToHalt", **said)
         reason, message = _gate(policy, now)
+        if not selects:
+            reason, message = NOTHING, f"it selects nothing, and so nothing of it holds: {message}"
         set_condition(after, "Ready", "True", reason=reason, message=message, **said)
     if isinstance(broken, Unanswered):
         set_condition(after, INVARIANTS, "Unknown", reason="CannotBeTold", message=str(broken), **said)

@@ -103,16 +103,25 @@ class Chain:
     def decision(self) -> str:
         """What became of it."""
         ready = find_condition(self.obj, "Ready") or {}
-        if self.hold is not None:
+        if self.hold is not None and not self.view.composes(self.ref.kind):  # that says which of what it declares is held
             failed = f"{ready['message']}; " if ready.get("reason") == "ActionFailed" else ""
             return f"{failed}held by {self.hold.guard}: {self.hold.reason}"
         return f"{ready.get('reason', 'none yet')}: {ready.get('message', '')}".rstrip(": ")
+
+    def _held_below(self) -> Ref | None:
+        """The first of what it declares that a guard holds."""
+        if self.ref not in self.view.objects or not self.view.composes(self.ref.kind):
+            return None
+        ours = sorted(ref for ref in self.view.children if ref.uid == self.ref.uid)
+        return next((ref for ref in ours if hold_of(self.view.at(ref)) is not None), None)
 
     @property
     def next(self) -> str:
         """What comes now, or what a person can do."""
         if self.ref.kind in self.view.unkept:
             return unkept_lines(self.view.unkept, self.view.now)[0]
+        if (held := self._held_below()) is not None:
+            return f"of {' '.join(self.view.names(held))}: {Chain(self.view, held).next}"
         plan = next((halt.plan for halt in self.halts if self.hold and halt.guard == self.hold.guard and halt.plan), "")
         if plan:
             return f"a fix, then a whole pass; or, if it is meant: homeostat approve {plan}"

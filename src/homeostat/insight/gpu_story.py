@@ -136,6 +136,7 @@ class Story:
             yield from self._end()
             return
         yield from self._places()
+        yield from self._declared_since()
         yield from self._decision_lines()
         yield from self._waiting_lines()
         yield "next", self._what_comes()
@@ -158,6 +159,18 @@ class Story:
         else:
             since = f", for {self._since(self.status['startedAt'])}" if self.status.get("startedAt") else ""
             yield "holds", f"{where}{more}{since}"
+
+    def _declared_since(self) -> Iterator[Line]:
+        """That it runs as it was declared before, and where its tenant is none."""
+        if self.phase not in ("Starting", "Running"):
+            return
+        places = self.status.get("assignment") or ()
+        held = sum(len(one.get("gpus") or ()) * one.get("milli", WHOLE) for one in places)
+        if held and held != self._wants():
+            yield "but", f"it holds {gpus(held)}, as was declared when it began, and counts with that: what it wants now it gets when it is next begun"
+        cycle = self.facts.plan.pending.cycle
+        if self.uid in cycle.index and cycle.snapshot.workloads.tenant[cycle.index[self.uid]] < 0:
+            yield "but", f"{self.spec['tenant']} is no tenant that its namespace may use: what it holds counts in no quota, and it does not start again"
 
     def _since(self, text: str) -> str:
         return ago(self.facts.now - parse_time(text))

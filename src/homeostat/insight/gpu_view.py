@@ -51,6 +51,7 @@ def node(name: str, obj: Object, held: Mapping[int, list[Row]], silent: float | 
         "model": spec["model"],
         "simulated": bool(spec.get("simulated")),
         "cordoned": bool(spec.get("cordoned")),
+        "draining": bool(spec.get("drain")) or status.get("stage") == "Draining",
         "stage": status.get("stage", "Open"),
         "costPerHour": spec.get("costPerHour", 0.0),
         "heardSecondsAgo": None if silent is None else round(max(silent, 0.0), 1),

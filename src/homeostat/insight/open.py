@@ -35,8 +35,9 @@ def plans(fleet: Fleet) -> list[list[Drift]]:
     waiting = [drift for drift in fleet.drifts.values() if not drift.in_flight]
     sets = {drift.wave for drift in waiting} - {""}
     by_op = [[d for d in waiting if d.op is op and not d.is_approved] for op in (Op.UPDATE, Op.DELETE)]
+    lost = [d for d in waiting if d.lost and not d.is_approved]
     alone = [[d] for d in waiting if d.parts is not None]
-    return [waiting, *by_op, *([d for d in waiting if d.wave == name] for name in sorted(sets)), *alone]
+    return [waiting, *by_op, lost, *([d for d in waiting if d.wave == name] for name in sorted(sets)), *alone]
 
 
 def plan_named(view: View, name: str) -> tuple[Fleet, list[Drift]] | None:

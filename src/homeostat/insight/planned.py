@@ -2,44 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
 from homeostat.client import Client
 from homeostat.client.kinds import served_kinds
 from homeostat.guards.grants import counted
+from homeostat.insight.below import Below, Foresight
 from homeostat.insight.fleets import View, look
+from homeostat.insight.foreseeing import foresee
 from homeostat.insight.planning import Plan, Step
 from homeostat.insight.stock import outcome, take_stock
 from homeostat.insight.verdicts import FleetVerdict, judge
+from homeostat.loop.children import CHILDREN
 from homeostat.loop.fleet import Cause, Drift, Fleet, Grant, Op, Ref
 
 
-async def guards_on(client: Client, plan: Plan) -> list[FleetVerdict]:
-    """What the guards say of a plan."""
+async def guards_on(client: Client, plan: Plan, own: Foresight | None = None) -> list[FleetVerdict]:
+    """What the guards say of a plan, and of what it leads to by composers, which is entered in it. `own` are composers at hand."""
     types = {(step.document.api_version, step.document.kind) for step in plan.changes}
-    kept = [k for k in await served_kinds(client) if k.kept and (k.api_version, k.kind) in types]
+    served = [kind for kind in await served_kinds(client) if kind.kept]
+    kept = [kind for kind in served if (kind.api_version, kind.kind) in types]
     for step in plan.changes:
-        step.kept = any((k.api_version, k.kind) == (step.document.api_version, step.document.kind) for k in kept)
-    return judge_plan(await look(client, kept), plan)
+        step.kept = any((k.api_version, k.kind) == _type(step) for k in kept)
+    view = await look(client, kept)
+    composing = {(kind.api_version, kind.kind): kind.name for kind in kept if view.composes(kind.name)}
+    parents = [step for step in plan.changes if _type(step) in composing or (own is not None and own.knows(*_type(step)))]
+    if not parents:
+        return judge_plan(view, plan)
+    mode = await foresee(client, plan, parents, own)
+    below = {(one.api_version, one.kind) for one in plan.below if one.kept} - types
+    if below:
+        view = await look(client, [*kept, *(kind for kind in served if (kind.api_version, kind.kind) in below)])
+    if mode is None:  # of a loop elsewhere: most likely as it made the policies that it declared
+        mode = next((view.gate.built_in[CHILDREN + name].mode for name in composing.values()), None)
+    view.gate.mode = mode or view.gate.mode
+    return judge_plan(view, plan)
 
 
 def judge_plan(view: View, plan: Plan) -> list[FleetVerdict]:
     """The guards' verdict on what the loop will have to do once the plan is written. `view` is changed by it.
 
-    Objects that the loop does not keep take effect by being written, and no guard is asked. What a Sync or another composer leads to
-    is judged when it is composed.
+    Objects that the loop does not keep take effect by being written, and no guard is asked. What is below the plan is judged as what
+    composers declare; where it cannot be told, when it is composed.
     """
     touched: dict[str, Fleet] = {}
     for step in plan.changes:
         if (fleet := _declare(view, plan, step)) is not None:
             touched[fleet.name] = fleet
+    there = {ref[:3]: ref for ref in view.objects} if plan.below else {}
+    for one in plan.below:
+        for fleet in _enter_below(view, plan, one, touched, there):
+            touched[fleet.name] = fleet
+            fleet.size = max(fleet.size, len(fleet.drifts))  # a policy may not have counted yet what was made just now
+    unasked = [fleet.name for fleet in touched.values() if not fleet.invariants and view.gate.policy(fleet).invariants]
+    plan.notes += [f"{name}: its invariants are asked when it is composed: the API does not show all that is declared in it" for name in unasked]
     return [_judge_with(view, fleet, plan.change_set) for fleet in touched.values()]
 
 
 def _judge_with(view: View, fleet: Fleet, change_set: str) -> FleetVerdict:
     """The verdict, and whether it is another one where the change set carries its approval."""
     found = judge(view, fleet)
+    found.begins = not view.policies_of(fleet)
     found.asked = counted(drift for drift in fleet.drifts.values() if drift.change_set == change_set)
     if found.asked and found.stopped:
         fleet.grants[change_set] = Grant(*map(sum, zip(*found.asked.values(), strict=True)))
@@ -68,6 +92,45 @@ def _declare(view: View, plan: Plan, step: Step) -> Fleet | None:
     return fleet
 
 
+def _enter_below(view: View, plan: Plan, one: Below, touched: Container[str], there: Mapping[tuple[str, str, str], Ref]) -> Iterator[Fleet]:
+    """Enters a child as the engine will find it: as a child of its composer, and where a loop keeps its kind, there as well."""
+    if one.problem:
+        return
+    ref = Ref(CHILDREN + one.by_kind, one.namespace, f"{one.resource}/{one.name}", one.by_uid)
+    fleet = view.fleet(CHILDREN + one.by_kind if one.kept else one.resource, one.namespace, one.labels)
+    if fleet.name not in touched:  # the children that there are stand nowhere but in the policy's own count
+        fleet.size = max([fleet.size, *((policy.get("status") or {}).get("fleetSize", 0) for policy in view.policies_of(fleet))])
+    fleet.size += one.op is Op.CREATE and ref not in fleet.drifts
+    fleet.drifts[ref] = Drift(
+        ref,
+        one.op,
+        Cause.INTENT,
+        view.now,
+        f"plan:{ref}",
+        owned=one.owned,
+        change_set=one.change_set or plan.change_set,
+        part_of=one.by_uid if one.with_parent else "",
+    )
+    yield fleet
+    kind = next((k for k in view.kinds.values() if (k.api_version, k.kind) == (one.api_version, one.kind)), None)
+    if kind is not None and not view.composes(kind.name) and one.owned:
+        yield _enter_kept(view, there.get((kind.name, one.namespace, one.name)), kind.name, one)
+
+
+def _enter_kept(view: View, live: Ref | None, kind: str, one: Below) -> Fleet:
+    """Enters what a composer declares of a kind that a loop keeps. It is no part of the plan's change set: composers do not pass it on."""
+    fleet, ref = view.fleet(kind, one.namespace, one.labels), live or Ref(kind, one.namespace, one.name, "")
+    known = fleet.drifts.get(ref)
+    fleet.size += live is None
+    if not fleet.invariants:
+        take_stock(view, fleet)
+    obj = {"metadata": {"name": one.name, "namespace": one.namespace, "labels": one.labels}, "spec": one.spec or {}}
+    op = Op.CREATE if known is not None and known.op is Op.CREATE and one.op is Op.UPDATE else one.op
+    desired = None if op is Op.DELETE else outcome(ref, {**view.objects.get(ref, {}), **obj})
+    fleet.drifts[ref] = Drift(ref, op, Cause.INTENT, view.now, f"plan:{ref}", desired=desired, change_set=one.change_set)
+    return fleet
+
+
 def _would(step: Step) -> dict[str, Any]:
     """The object as it is once the step is written: fields that it does not declare stay."""
     live = step.live or {}
@@ -93,7 +156,21 @@ def plan_data(plan: Plan, verdicts: Sequence[FleetVerdict]) -> dict[str, Any]:
                 "changes": step.lines(),
             }
             for step in plan.changes
+        ]
+        + [
+            {
+                "op": str(one.op),
+                "apiVersion": one.api_version,
+                "kind": one.kind,
+                "namespace": one.namespace,
+                "name": one.name,
+                "declaredBy": one.declared_by,
+                "changes": one.changes,
+                **({"problem": one.problem} if one.problem else {}),
+            }
+            for one in plan.below
         ],
+        "notes": plan.notes,
         "add": plan.count(Op.CREATE),
         "change": plan.count(Op.UPDATE),
         "destroy": plan.count(Op.DELETE),

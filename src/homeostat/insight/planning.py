@@ -19,6 +19,7 @@ from homeostat.model.schema import Schema
 
 if TYPE_CHECKING:
     from homeostat.client import Client, Served
+    from homeostat.insight.below import Below
 
 Object = dict[str, Any]
 T = TypeVar("T")
@@ -68,6 +69,7 @@ class Step:
     sensitive: frozenset[Pattern] = frozenset()
     error: str = ""
     kept: bool = False  # whether the loop keeps things of its kind
+    would: Object | None = None  # as the server says that it would be
 
     @property
     def op(self) -> Op | None:
@@ -91,10 +93,12 @@ class Step:
 
 @dataclass(slots=True)
 class Plan:
-    """All of one change set."""
+    """All of one change set. `below` is what it leads to, by composers; `notes` say what cannot be told of that."""
 
     change_set: str
     steps: list[Step] = field(default_factory=list)
+    below: list[Below] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     @property
     def errors(self) -> list[Step]:
@@ -105,7 +109,7 @@ class Plan:
         return [step for step in self.steps if step.op is not None]
 
     def count(self, op: Op) -> int:
-        return sum(step.op is op for step in self.steps)
+        return sum(step.op is op for step in self.steps) + sum(one.op is op for one in self.below)
 
     @property
     def closing(self) -> str:
@@ -190,8 +194,8 @@ async def _step(client: Client, document: Document, coming: _Coming, force: bool
     try:
         step.live = await _get(client, step)
         body = declared(step, "")
-        merged = await handle.apply(body, field_manager=MANAGER, force=force, namespace=step.namespace, dry_run=True)
-        step.diff = creation(merged) if step.live is None else difference(step.live, merged)
+        step.would = await handle.apply(body, field_manager=MANAGER, force=force, namespace=step.namespace, dry_run=True)
+        step.diff = creation(step.would) if step.live is None else difference(step.live, step.would)
     except ApiError as error:
         if error.code == 404 and step.namespace in coming.namespaces:
             step.diff = creation(document.obj)

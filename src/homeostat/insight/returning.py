@@ -141,11 +141,12 @@ async def _asked(client: Client, target: Target, step: Step) -> Diff:
         return Diff(Op.DELETE, (), Cause.INTENT)
     body = returned(target.wanted, live, "")
     if live is None:
-        made = await handle.create(body, namespace=target.namespace, dry_run=True, field_manager=MANAGER)
-        return creation(made)
+        step.would = await handle.create(body, namespace=target.namespace, dry_run=True, field_manager=MANAGER)
+        return creation(step.would)
     if difference(live, body) is NOTHING:
         return NOTHING
-    return difference(live, await _replace(client, step, target.wanted, "", dry_run=True))
+    step.would = await _replace(client, step, target.wanted, "", dry_run=True)
+    return difference(live, step.would)
 
 
 async def _replace(client: Client, step: Step, wanted: Object, change_set: str, *, dry_run: bool = False) -> Object:

@@ -11,9 +11,6 @@ from homeostat.insight.fleets import View, hold_of
 from homeostat.insight.words import count
 from homeostat.loop.fleet import Drift, Fleet, Grant, Halt, Hold
 
-PASSING = frozenset(("cap", "canary", "domain", "backoff"))
-"""Guards whose holds pass by themselves, as waves are verified and time goes by."""
-
 
 @dataclass(slots=True)
 class FleetVerdict:
@@ -28,6 +25,7 @@ class FleetVerdict:
     halts: list[Halt] = field(default_factory=list)
     asked: dict[str, Grant] = field(default_factory=dict)  # what the plan changes and deletes, by kind
     approvable: bool = False  # an approval of the whole change set lets more of it through
+    begins: bool = False  # nothing of it is there yet, nor is its policy
 
     @property
     def stopped(self) -> int:
@@ -85,7 +83,7 @@ def judge(view: View, fleet: Fleet) -> FleetVerdict:
         fleet.name, fleet.size, str(policy.mode), len(verdict.allowed), halts=list(verdict.halts.values())
     )
     for hold in verdict.held.values():
-        if hold.guard in PASSING and not hold.plan:
+        if hold.passes:
             found.later += 1
         else:
             number, reason = found.held.get(hold.guard, (0, hold.reason))

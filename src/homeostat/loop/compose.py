@@ -17,7 +17,7 @@ as one of its own kind.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, cast, get_args, get_origin
 
@@ -33,6 +33,9 @@ from homeostat.model.protocol import composed_by
 
 WAVE = "homeostat.dev/wave"
 AFTER = "homeostat.dev/after"
+
+MESSAGE = Column("Message", '.status.conditions[?(@.type=="Ready")].message', priority=1)
+"""What `get -o wide` shows of every parent: which of its children are not as declared, and what holds them."""
 
 Object = dict[str, Any]
 SpecT = TypeVar("SpecT", bound=Spec)
@@ -55,6 +58,16 @@ class Child(NamedTuple):
     def __str__(self) -> str:
         kind = f"{self.kind}.{self.group}" if self.group else self.kind
         return f"{kind}/{self.name}"
+
+
+class Foreseen(NamedTuple):
+    """What a parent would lead to: the children that it wants, whole; what of theirs is there and would go; and how those are known."""
+
+    wanted: dict[Child, Object]
+    unwanted: list[Object]
+    is_ours: Callable[[Object], bool]
+    change_set: str = ""
+    """As part of what it is done; empty: of the change of the parent."""
 
 
 class Composer(Generic[SpecT]):
@@ -94,7 +107,7 @@ class Composer(Generic[SpecT]):
             plural=plural,
             scope=scope,
             short_names=short_names,
-            columns=columns,
+            columns=columns if any(column.name == MESSAGE.name for column in columns) else (*columns, MESSAGE),
             host=host,
             categories=(CATEGORY,),
             description=(cls.__doc__ or "").strip().partition("\n")[0],
@@ -106,6 +119,13 @@ class Composer(Generic[SpecT]):
         Raise where it cannot be told: then nothing is changed. To give none is to want none.
         """
         raise NotImplementedError
+
+    async def foresee(self, parent: Mapping[str, Any], *, gone: bool) -> Foreseen | None:
+        """For plans, of a composer that has a `controller` of its own; others are asked by `compose`. None: it cannot be asked here.
+
+        Raise `ComposeError` where it cannot be told. It writes nothing.
+        """
+        return None
 
     @property
     def manager(self) -> str:

@@ -66,6 +66,8 @@ QUEUED_SECONDS = 10.0
 """So long all children may wait to be looked at before their parent says so: where many came at once, the saying makes each wait longer."""
 STEP = 500
 """After so many parents others have their turn."""
+NEWS_SECONDS = 1.0
+"""After so long a parent is composed again of which a child is gone that is still heard of; or when the news of that comes."""
 CONFLICT_SECONDS = 0.05
 """After so long a report is made again that somebody else's write came before."""
 WORKERS = 16
@@ -162,19 +164,26 @@ class Composed(InMemory):
         known, obj = self._verified.get(key), self._objects.get(key)
         if known is None or obj is None:
             return False
-        manifest = obj["spec"]["manifest"]
-        found = self.kinds.get((manifest["apiVersion"], manifest["kind"]), Key(key.namespace, manifest["metadata"]["name"]))
+        found = self._heard_of(key, obj)
         return found is not None and known == (found.uid, found.revision)
+
+    def _heard_of(self, key: Key, obj: Object) -> Packed | None:
+        """A child as it was last heard of."""
+        manifest = obj["spec"]["manifest"]
+        return self.kinds.get((manifest["apiVersion"], manifest["kind"]), Key(key.namespace, manifest["metadata"]["name"]))
 
     def drop(self, key: Key) -> None:
         """A child that was to go is gone."""
-        self._objects.pop(key, None)
+        gone = self._objects.pop(key, None)
         self._verified.pop(key, None)
         owner = self._owners.pop(key, None)
         if owner is not None:
             known = self._known[owner].declared
             self._known[owner].declared = {child: one for child, one in known.items() if one != key}
-            self._queue.add(owner)
+            if gone is not None and self._heard_of(key, gone) is not None:
+                self._queue.add_after(owner, NEWS_SECONDS)  # the news of its end is still to come: till then it would be found again
+            else:
+                self._queue.add(owner)
         self._tell(key)
 
     async def check(self, key: Key) -> Object:

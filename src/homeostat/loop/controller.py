@@ -60,6 +60,10 @@ class Seen:
         return isinstance(self.declared, Absent)
 
 
+class Unseen(RuntimeError):
+    """It was made, and is not there when it is looked at: it went at once, or the observer does not see it."""
+
+
 class Controller:
     """Looks at and acts on the resources of one provider. `name` is that of their kind, among all that an engine runs."""
 
@@ -322,14 +326,15 @@ class Controller:
         return await self.write_status(obj, {**status, "kept": task.kept or None})
 
     async def read_back(self, obj: Object, acted: Seen) -> Seen:
-        """Looks at what was done. RuntimeError where it cannot be seen, or is not what was meant."""
+        """Looks at what was done. RuntimeError where it cannot be seen, or is not what was meant; `Unseen` where it was made and is absent."""
         after = await self.look(obj)
         if isinstance(after.observation.state, Unknown):
             raise RuntimeError(f"what was done cannot be read back: {after.observation.state.reason}")
         left = compare(acted.declared, _as_applied(acted), after.observation.state, self._schema)
         if left:
             lines = render(left, self.sensitive)[:SHOWN]
-            raise RuntimeError(f"it was done, but reads back differently: {'; '.join(lines) or left.op}")
+            unseen = acted.diff.op is Op.CREATE and isinstance(after.observation.state, Absent)
+            raise (Unseen if unseen else RuntimeError)(f"it was done, but reads back differently: {'; '.join(lines) or left.op}")
         return after
 
     # Writing

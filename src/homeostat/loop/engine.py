@@ -16,11 +16,11 @@ from homeostat.client import Client, Key, Unreachable
 from homeostat.loop.changesets import ChangeSets, last_write
 from homeostat.loop.children import ComposerController
 from homeostat.loop.compose import Composer
-from homeostat.loop.controller import Controller, Seen
+from homeostat.loop.controller import Controller, Seen, Unseen
 from homeostat.loop.declarations import Object
 from homeostat.loop.fleet import Cause, Drift, Fleet, Hold, Op, Phase, Ref, Verdict
 from homeostat.loop.gating import Gate
-from homeostat.loop.lines import judged_in, line_of
+from homeostat.loop.lines import judged_in, line_of, repaired_in_vain
 from homeostat.loop.listener import Closed, Listener, Listeners, Outcome, Result
 from homeostat.loop.members import Members, Where, where_of
 from homeostat.loop.observation import Unknown
@@ -182,7 +182,9 @@ class Engine:
     def pass_ends(self, size: int, seconds: float) -> None:
         self._regrouping = self.passes.again
         self.tell.pass_done(size, seconds)
+        gathering = self._sets.gathering(self._now())
         for fleet in self.fleets.values():
+            fleet.gathering = gathering
             fleet.pass_done()
             self._deciding.soon(fleet)
 
@@ -327,6 +329,10 @@ class Engine:
         if seen.unhealthy:
             made_by = last_write(seen.obj["metadata"])
             fleet.unhealthy[ref] = self._sets.place(ref.uid, made_by, self.clock.now(), seen.record.change_set)
+            if first and repaired_in_vain(seen):
+                fleet.in_doubt.add(ref)
+        else:
+            fleet.in_doubt.discard(ref)
         if seen.diff:
             known = fleet.drifts.get(ref)
             drift = line_of(controller, seen, known, self._sets, self.clock.now())
@@ -357,7 +363,8 @@ class Engine:
     # Deciding
 
     def _at_once(self, where: Where, drift: Drift) -> bool:
-        """Begins what need not wait for what else may come: a creation, for it harms nothing that exists, and a lone repair.
+        """Begins what need not wait for what else may come: a creation, for it harms nothing that exists, and a lone repair. What was lost is
+        repaired, too: where much is read as gone at once, that may be an error.
 
         A repair is lone where nothing else of its fleet differs and the last such was longer ago than decisions wait: so of many
         that come together one at most goes before the whole is judged.
@@ -365,7 +372,7 @@ class Engine:
         fleet, now = self._members.fleet(drift.ref), self.clock.now()
         if fleet is None or drift.in_flight:
             return False
-        if drift.touches is Op.CREATE:
+        if drift.touches is Op.CREATE and not drift.lost:
             # Before the whole was seen once nobody knows how much of it cannot be read.
             if not fleet.passes_done or not self.gate.admits(fleet, drift, now):
                 return False
@@ -456,6 +463,8 @@ class Engine:
             await self._failed(controller, fleet, drift, error.message)
             return
         except Exception as error:
+            if isinstance(error, Unseen):
+                drift.unseen, drift.approved = True, ""  # who approved that it is made did not mean again and again
             self._acted(fleet, drift, started, Outcome.FAILED, str(error) or type(error).__name__)
             await self._failed(controller, fleet, drift, str(error) or type(error).__name__)
             return
@@ -496,6 +505,8 @@ class Engine:
     async def _succeeded(self, controller: Controller, fleet: Fleet, drift: Drift, seen: Seen) -> None:
         now = self.clock.now()
         self._moves.pop(drift.ref, None)
+        if drift.lost:
+            fleet.shown_at = now
         seen = examined(fleet, controller, seen)
         take_stock(fleet, controller, seen)
         self._members.count(drift.ref, seen.counts)

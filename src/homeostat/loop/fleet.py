@@ -70,13 +70,15 @@ class Ref(NamedTuple):
 class Parts(NamedTuple):
     """What one difference does inside of its thing, where that consists of many: so guards judge it as the fleet that it is.
 
-    `size` counts what there is now; the others what would be made, changed and destroyed.
+    `size` counts what there is now; the others what would be made, changed and destroyed. `lost` of what would be made was there when all
+    was well last, and nobody knows that it was taken away: its tool's books may be others.
     """
 
     size: int
     adds: int = 0
     changes: int = 0
     deletions: int = 0
+    lost: int = 0
 
 
 @dataclass(slots=True)
@@ -114,6 +116,7 @@ class Drift:
     touches: Op = None  # type: ignore[assignment]  # as what guards count it: its `op`, or CREATE where it harms nothing that exists
     parts: Parts | None = None  # of what consists of many things
     judged_in: str = ""  # the fleet that judges it, where its labels lead to another by now
+    unseen: bool = False  # it was made, and was not there when it was looked at
 
     def __post_init__(self) -> None:
         self.touches = self.touches or self.op
@@ -121,6 +124,11 @@ class Drift:
     @property
     def is_approved(self) -> bool:
         return self.approved == self.made_from != ""
+
+    @property
+    def lost(self) -> bool:
+        """It was made before, and is read as gone."""
+        return self.op is _CREATE and self.cause is not _INTENT
 
     @property
     def in_flight(self) -> bool:
@@ -134,9 +142,13 @@ class Drift:
 
 
 # Reading a member through its class costs more than the comparison that it is for.
-_ACTING, _SETTLING, _DRIFT, _CREATE = Phase.ACTING, Phase.SETTLING, Cause.DRIFT, Op.CREATE
+_ACTING, _SETTLING, _DRIFT, _INTENT, _CREATE = Phase.ACTING, Phase.SETTLING, Cause.DRIFT, Cause.INTENT, Op.CREATE
 _CLOSED = Breaker()
 _FREE = Permit(_CLOSED.epoch)
+
+
+PASSING = frozenset(("cap", "canary", "domain", "backoff", "wave"))
+"""Guards whose holds pass by themselves, unless they name a plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +159,12 @@ class Hold:
     reason: str
     until: float = 0.0
     plan: str = ""  # approving this plan lets it through
+    lasts: bool = False  # though what its guard holds passes by itself, as a rule
+
+    @property
+    def passes(self) -> bool:
+        """Whether it ends by itself, as waves are verified and time goes by: nobody need do anything."""
+        return self.guard in PASSING and not (self.plan or self.lasts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,6 +277,7 @@ class Fleet:
     aside: set[Ref] = field(default_factory=set)  # declared, and not among those that exist at present
     unknown: dict[Ref, str] = field(default_factory=dict)  # unreadable, and why
     unhealthy: dict[Ref, str] = field(default_factory=dict)  # as declared and not at work; by which change set
+    in_doubt: set[Ref] = field(default_factory=set)  # repaired by a loop that ended before it was seen well, and not well since
     waves: dict[str, Wave] = field(
         default_factory=dict
     )  # under way or failed, by change set; drift of reality under ""
@@ -270,6 +289,7 @@ class Fleet:
     halts: dict[str, Halt] = field(default_factory=dict)  # by guard and what it is about
     approvals: frozenset[str] = frozenset()  # plan hashes that a person approved, each good once
     grants: dict[str, Grant] = field(default_factory=dict)  # what is left of the approvals that change sets carry
+    shown_at: float = 0.0  # when something that was lost was last made again, and could be seen
     gathering: Mapping[str, float] = field(default_factory=dict)  # change sets still coming in, and how long they are awaited
     returned: Mapping[str, Taken] = field(default_factory=dict)  # change sets whose return was asked for; the gate's to say
     interrupted: Mapping[str, float] = field(default_factory=dict)  # change sets whose wave a crash cut off, and when it began; the gate's to say
@@ -382,6 +402,7 @@ class Fleet:
             wave.started += by
             for acted in (wave.members, wave.behind):
                 acted.update({ref: one._replace(at=one.at + by) for ref, one in acted.items()})
+        self.shown_at += by if self.shown_at else 0.0
         self.halts = {key: replace(halt, since=halt.since + by) for key, halt in self.halts.items()}
         self.breakers = {target: replace(one, since=one.since + by) for target, one in self.breakers.items()}
 
@@ -456,11 +477,12 @@ class Verdict:
 
 
 def plan_hash(drifts: Iterable[Drift]) -> str:
-    """The name of exactly this plan: which resources, what is done to them, and what that was decided on."""
+    """The name of exactly this plan: which resources, what is done to them, and what that was decided on. A plan to do nothing has none:
+    there is nothing to approve."""
     import hashlib
 
     lines = sorted(f"{d.op}\0{d.ref}\0{d.ref.uid}\0{d.made_from}" for d in drifts)
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16] if lines else ""
 
 
 def share(limit: int | str, size: int) -> int:

@@ -10,6 +10,10 @@ from homeostat.loop.record import Record, reversed_since
 from homeostat.loop.render import render
 from homeostat.loop.writers import Writers, attribute
 from homeostat.model.clock import parse_time
+from homeostat.model.conditions import find_condition
+
+REPORTED_SECONDS = 5.0
+"""Within so long after an act its status says how it went."""
 
 
 def line_of(controller: Controller, seen: Seen, known: Drift | None, sets: ChangeSets, now: float) -> Drift:
@@ -46,8 +50,14 @@ def line_of(controller: Controller, seen: Seen, known: Drift | None, sets: Chang
     )
     if known is not None:
         line.attempts, line.failures, line.retry_at = known.attempts, known.failures, known.retry_at
-        line.error = known.error
+        line.error, line.unseen = known.error, known.unseen
     return line
+
+
+def repaired_in_vain(seen: Seen) -> bool:
+    """Whether what is not well was repaired, and was not seen well since: it has not been Ready from the repair on."""
+    ready, repaired = find_condition(seen.obj, "Ready") or {}, seen.record.repaired_at
+    return bool(repaired) and ready.get("status") == "False" and parse_time(ready["lastTransitionTime"]) <= repaired + REPORTED_SECONDS
 
 
 def judged_in(seen: Seen, fleet: Fleet | None) -> str:

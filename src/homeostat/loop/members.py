@@ -73,6 +73,7 @@ class Members:
             fleet.forget(ref)
             fleet.unknown.pop(ref, None)
             fleet.unhealthy.pop(ref, None)
+            fleet.in_doubt.discard(ref)
             fleet.observed.pop(ref, None)
             fleet.aside.discard(ref)
             fleet.moving.pop(ref, None)

@@ -60,6 +60,7 @@ def parent_status(
 ) -> Object:
     """The status of a parent: Ready when all of its children are, and there is nobody left to make or to take away.
 
+    Held, and not Progressing, where a guard holds some of them until a person does something, and none of the others moves.
     `staying` are the children that are wanted and declared, `leaving` those that are not wanted any more, `desired` how many there
     should be, `waiting` how many of them wait for their stage, `kept` the kinds that a loop keeps.
     """
@@ -72,10 +73,8 @@ def parent_status(
         set_condition(said, kind, word, now=now, reason=reason, message=message, observed_generation=generation)
 
     late = [child for child in staying if not child_is(child, "Ready")]
-    bad = [child for child in (*late, *leaving) if child_is(child, "Degraded")]
-    words = [_words(child) for child in (*bad, *(c for c in (*late, *leaving) if c not in bad))]
-    message = "; ".join(words[:SHOWN]) + (f"; and {len(words) - SHOWN} more" if len(words) > SHOWN else "")
     done = not (late or leaving or waiting)
+    word, moving, hold = "Converged" if done else "Stopped", False, ""
     if problem:
         say("Ready", False, "NotComposed", problem)
         say("Degraded", True, "NotComposed", problem)
@@ -83,11 +82,16 @@ def parent_status(
         say("Ready", True, "Converged", f"all of {len(staying)} children are as declared")
         say("Degraded", False, "Converged")
     else:
-        say("Ready", False, "ChildrenNotReady", message)
-        say("Degraded", bool(bad), "ChildrenDegraded" if bad else "ChildrenNotReady", message if bad else "")
-    moving = not done and not problem and not bad
-    say("Progressing", moving, "ChildrenNotReady" if moving else "Converged" if done else "Stopped")
-    say("Reconciling", moving, "ChildrenNotReady" if moving else "Converged" if done else "Stopped")
+        behind = [*late, *leaving]
+        bad = [child for child in behind if child_is(child, "Degraded")]
+        held = [] if bad else _held(behind)
+        moving = not (bad or held)
+        word = "Held" if held else "ChildrenNotReady" if moving else word
+        hold = _hold_of(held[0]) if held else ""
+        say("Ready", False, "Held" if held else "ChildrenNotReady", _words_of_held(held) if held else _words_of([*bad, *behind]))
+        say("Degraded", bool(bad), "ChildrenDegraded" if bad else word, _words_of([*bad, *behind]) if bad else "")
+    say("Progressing", moving, word, hold)
+    say("Reconciling", moving, word, hold)
     counts = {
         "desired": desired,
         "ready": len(staying) - len(late),
@@ -156,10 +160,53 @@ def _ready(generation: int) -> Object:
     return {"conditions": [{**ready, "observedGeneration": generation}], "observedGeneration": generation}
 
 
-def _words(child: Object) -> str:
-    name = f"{child['spec']['manifest']['kind']}/{child['spec']['manifest']['metadata']['name']}"
-    said = (find_condition(child, "Ready") or {}).get("message", "")
-    return f"{name}: {said or 'not looked at yet'}"
+def _words_of(children: Sequence[Object]) -> str:
+    """What is the matter with the first of them; of one that is named twice, once."""
+    some = list({id(child): child for child in children}.values())
+    said = ((_name(child), (find_condition(child, "Ready") or {}).get("message", "")) for child in some[:SHOWN])
+    more = f"; and {len(some) - SHOWN} more" if len(some) > SHOWN else ""
+    return "; ".join(f"{name}: {words or 'not looked at yet'}" for name, words in said) + more
+
+
+def _name(child: Object) -> str:
+    return f"{child['spec']['manifest']['kind']}/{child['spec']['manifest']['metadata']['name']}"
+
+
+# What waits for a person
+
+
+def _held(children: Sequence[Object]) -> list[Object]:
+    """Those that wait for a person; none while another is being made as declared, or will be by itself."""
+    open_ = [child for child in children if not child_is(child, "Ready")]  # what is only to go later is as it should be till then
+    return open_ if all(map(_waits_for_a_person, open_)) else []
+
+
+def _waits_for_a_person(child: Object) -> bool:
+    said = find_condition(child, "Progressing") or {}
+    return said.get("reason") == "Held" and said.get("observedGeneration") == child["metadata"]["generation"]
+
+
+def _hold_of(child: Object) -> str:
+    """`held by freeze: frozen by ann: the electrician is here`."""
+    return str((find_condition(child, "Reconciling") or {}).get("message", ""))
+
+
+def _words_of_held(held: Sequence[Object]) -> str:
+    """Which are held, by what and why, and the command that says what to do: what holds one mostly holds others too."""
+    groups: dict[str, list[Object]] = {}
+    for child in held:
+        groups.setdefault(_hold_of(child), []).append(child)
+    told = []
+    for why, children in list(groups.items())[:SHOWN]:
+        more = f" and {len(children) - SHOWN} more" if len(children) > SHOWN else ""
+        told.append(f"{', '.join(map(_name, children[:SHOWN]))}{more} {why}; what to do: {_explain(children[0])}")
+    return "; ".join(told) + (f"; and {len(groups) - SHOWN} other reasons" if len(groups) > SHOWN else "")
+
+
+def _explain(child: Object) -> str:
+    metadata = child["metadata"]
+    resource, _, name = metadata["name"].partition("/")
+    return f"homeostat explain {resource} {name}" + (f" -n {metadata['namespace']}" if metadata.get("namespace") else "")
 
 
 def child_is(child: Mapping[str, Any], kind: str) -> bool:

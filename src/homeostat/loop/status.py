@@ -104,7 +104,7 @@ def _say_drifted(say: Any, drift: Drift, hold: Hold | None, error: str) -> None:
         say("Degraded", True, "ActionFailed", error)
     elif hold is not None and drift.phase is Phase.OPEN:
         say("Ready", False, "Held", f"{what}; held by {hold.guard}: {hold.reason}")
-        say("Progressing", False, "Held", hold.reason)
+        say("Progressing", False, "Waiting" if hold.passes else "Held", hold.reason)
         say("Reconciling", False, "Held", f"held by {hold.guard}: {hold.reason}")
         say("Degraded", False, "Held")
     else:

@@ -111,6 +111,8 @@ class World:
     in_hand: dict[Op, int] = field(default_factory=dict)
     most_in_hand: int = 0
     blinded: Callable[[str], bool] | None = None
+    hidden: Callable[[str], bool] | None = None
+    """Says of a thing that it is read as gone, though it may be there."""
     sick: Callable[[Thing], str] | None = None
     """Says of a thing why it does not do its work; empty where it does."""
     _under_way: dict[int, Callable[[], None]] = field(default_factory=dict)
@@ -146,7 +148,7 @@ class World:
             if self.watcher is not None:
                 self.watcher.read(name, worked=False)
             raise ConnectionError(f"{name} does not answer")
-        thing = self.one(name)
+        thing = None if self.hidden is not None and self.hidden(name) else self.one(name)
         shown = None if thing is None else dict(thing.fields)
         if self.watcher is not None:
             sick = self.sick(thing) if thing is not None and self.sick is not None else ""

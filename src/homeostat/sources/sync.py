@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from homeostat.loop.compose import Composer
+from homeostat.loop.compose import Composer, Foreseen
 from homeostat.model.kinds import Column
 from homeostat.sources.controller import SyncController
 from homeostat.sources.fetching import Bounds
+from homeostat.sources.foreseeing import foresee
 from homeostat.sources.kinds import GROUP, VERSION, SyncSpec
 from homeostat.sources.synced import Synced
 
@@ -17,7 +18,6 @@ _COLUMNS = (
     Column("Source", ".spec.source.name"),
     Column("Path", ".spec.path"),
     Column("Commit", ".status.commit"),
-    Column("Message", '.status.conditions[?(@.type=="Ready")].message', priority=1),
 )
 
 
@@ -42,3 +42,6 @@ class Sync(Composer[SyncSpec], group=GROUP, version=VERSION, columns=_COLUMNS, h
 
     def compose(self, spec: SyncSpec, parent: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
         raise NotImplementedError("what a Sync declares comes out of a commit: see Synced")
+
+    async def foresee(self, parent: Mapping[str, Any], *, gone: bool) -> Foreseen | None:
+        return None if self.running is None else await foresee(self.running, self.manager, parent, gone=gone)

@@ -97,8 +97,8 @@ class Synced:
         """Where pushes are told, once it has begun."""
         self.holdings = Holdings(client, self._object_changed)
         self.declared = Declared(f"children.{info.name}", clock, self._told)
-        self._readying = Readying(client, self.holdings, manager)
-        self._placing = Placing(self.holdings, self.declared, self._readying, manager)
+        self.readying = Readying(client, self.holdings, manager)
+        self._placing = Placing(self.holdings, self.declared, self.readying, manager)
         self._syncs = Followed(client, info.api_version, info.kind)
         self._ways: dict[Key, Way] = {}
         self._by_uid: dict[str, Key] = {}
@@ -187,9 +187,7 @@ class Synced:
 
     def at(self, change_set: str) -> list[Key]:
         """The Syncs that apply a change set."""
-        return [
-            key for key, way in self._ways.items() if way.prepared is not None and way.prepared.change_set == change_set
-        ]
+        return [key for key, way in self._ways.items() if way.prepared is not None and way.prepared.change_set == change_set]
 
     def commit_of(self, key: Key) -> str:
         """The commit that a Sync is at, or on its way to."""
@@ -275,18 +273,22 @@ class Synced:
         await self._report(way, obj)
 
     async def _proceed(self, way: Way, obj: Object, spec: SyncSpec) -> None:
-        state = self.sources.state(Key(way.key.namespace, spec.source.name))
         applied = way.prepared.facts.id if way.prepared is not None else (obj.get("status") or {}).get("commit", "")
-        beside = {one.name: self._syncs.get(Key(way.key.namespace, one.name)) for one in spec.depends_on}
-        others = {name: other for name, other in beside.items() if other is not None}
-        source = Source(state.commit, state.problem, state.reason)
-        way.goal = goal_of(spec, way.key.namespace, way.key.name, source, applied, others)
+        state, way.goal = self.goal(way.key, spec, applied)
         (self._dependent.add if way.goal.reason == "DependsOn" else self._dependent.discard)(way.key)
         await self._advance(way, obj, spec, state)
         if way.prepared is not None:
             await self._hold_on(obj, spec)
             await self._announce(way, obj)
             await self._place(way, obj, spec)
+
+    def goal(self, key: Key, spec: SyncSpec, applied: str) -> tuple[SourceState, Goal]:
+        """The commit that a Sync should be at, which was last brought to `applied`, and its source."""
+        state = self.sources.state(Key(key.namespace, spec.source.name))
+        beside = {one.name: self._syncs.get(Key(key.namespace, one.name)) for one in spec.depends_on}
+        others = {name: other for name, other in beside.items() if other is not None}
+        source = Source(state.commit, state.problem, state.reason)
+        return state, goal_of(spec, key.namespace, key.name, source, applied, others)
 
     async def _place(self, way: Way, obj: Object, spec: SyncSpec) -> None:
         assert way.prepared is not None
@@ -339,12 +341,12 @@ class Synced:
         assert state.repository is not None
         home = Home(way.uid, way.key.namespace, way.key.name, spec.target_namespace)
         ever = _kinds_of(obj)
-        way.readied = await self._readying.ready(
-            spec, home, state.repository, mark, change_set, way.readied, ever, self._claimed
+        way.readied = await self.readying.ready(
+            spec, home, state.repository, mark, change_set, way.readied, ever, self.claimed
         )
         way.patient_until = asyncio.get_running_loop().time() + PATIENCE_SECONDS
 
-    def _claimed(self, child: Child, kind: Kind) -> Key | None:
+    def claimed(self, child: Child, kind: Kind) -> Key | None:
         """The Sync that has an object, and wants it; or may, for what it wants is not known yet."""
         if kind not in self.holdings.names:
             return None

@@ -110,13 +110,19 @@ class TestPlane:
         It acts on everything under the guards' defaults; with `enforce=False` it only observes, as it does for a new kind. Providers run
         on the thread of the control plane: what blocks there blocks the server, too.
         """
+        from homeostat.guards import Mode
         from homeostat.testing.loop import RunningLoop
+        from homeostat.web.children import mount_children, unmount_children
 
-        running = RunningLoop(local_client(self._server.plane, LOOP_USER), kept, enforce)
+        plane = self._server.plane
+        client = local_client(plane, LOOP_USER)
+        running = RunningLoop(client, kept, enforce)
         self._run(running.start())
+        mount_children(plane, client, kept, Mode.ENFORCE if enforce else Mode.OBSERVE)
         try:
             yield
         finally:
+            unmount_children(plane)
             self._run(running.stop())
 
     def _call(self, work: Callable[[Client], Coroutine[Any, Any, T]]) -> T:

@@ -18,7 +18,7 @@ import pytest
 import yaml
 from tests.cli.conftest import COMMAND
 
-from homeostat.gpu.kinds import GROUP, WORKLOAD
+from homeostat.gpu.kinds import GROUP, NODE, WORKLOAD
 from homeostat.guards.policy import POLICY_KIND
 from homeostat.model.clock import format_time
 
@@ -84,6 +84,15 @@ def test_explain_names_what_binds_the_position_and_who_is_ahead_with_how_much(as
     assert "homeostat gpu quota speech" in said
 
 
+def test_explain_says_of_one_that_was_declared_anew_that_it_runs_as_before(ask: Ask, fleet: Fleet) -> None:
+    fleet.workload("grown", "speech", on=("n1", [6, 7]), resources={"gpus": 4})
+    fleet.workload("strange", "nobody", on=("n1", [5]), resources={"gpus": 1})
+    assert "it holds 2 GPUs, as was declared when it began" in ask("explain", "grown").stdout
+    assert "nobody is no tenant that its namespace may use: what it holds counts in no quota" in ask("explain", "strange").stdout
+    fleet.workload("same", "speech", on=("n1", [4]), resources={"gpus": 1})
+    assert "  but " not in ask("explain", "same").stdout
+
+
 def test_explain_goes_by_what_is_now_and_not_by_what_the_status_said(ask: Ask, fleet: Fleet) -> None:
     stale = {
         "phase": "Pending",
@@ -124,7 +133,8 @@ def test_explain_tells_why_a_suspended_one_was_suspended_by_whom_and_what_brings
     assert "to make room for default/rival" in said
     assert "lies on n1 GPU 6,7" in said
     assert "2.5 GPU hours are done and kept" in said
-    assert "held back  by quota" in said  # the cohort has lent it all
+    cleared = "held back  by capacity" in said and "GPUs are being cleared for it" in said  # what is its own, once that is decided
+    assert cleared or "held back  by quota" in said, said  # the cohort has lent it all
     assert json.loads(ask("explain", "victim", "-o", "json").stdout)["lastDecision"]["beneficiary"] == "default/rival"
 
 
@@ -171,6 +181,17 @@ def test_a_mistyped_tenant_and_command_are_told_with_the_one_that_may_be_meant(a
     assert "Did you mean 'vision'?" in ask("quota", "visoin").stderr
     assert "Did you mean 'vision'?" in ask("queue", "--tenant", "vison").stderr
     assert "Did you mean 'explain'?" in ask("explian").stderr
+
+
+def test_top_shows_which_nodes_take_no_work_whether_by_people_or_by_the_governor(ask: Ask, fleet: Fleet) -> None:
+    for name, change, part in (("n2", {"stage": "Cordoned"}, "status"), ("n3", {"drain": True}, "")):
+        fleet.node(name)
+        body = {part or "spec": change}
+        fleet.plane._call(lambda client, n=name, b=body, p=part: client.kind(NODE.api_version, "GpuNode").patch(n, b, subresource=p))
+    lines = {line.split()[0]: line for line in ask("top").stdout.splitlines() if line.startswith("n")}
+    assert "cordoned" in lines["n2"]
+    assert "draining" in lines["n3"]
+    assert "cordoned" not in lines["n1"]
 
 
 def test_top_shows_who_holds_each_gpu_how_it_is_and_which_node_is_lost(ask: Ask, fleet: Fleet) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -262,6 +263,31 @@ async def test_each_move_is_written_down_before_it_begins(world: World) -> None:
         await world.govern("job", phase="Running")
         await world.reported("job", "Running")
     assert seen == [Off.LEAVING, Off.RETURNING]
+
+
+async def test_what_comes_back_onto_its_gpus_is_not_told_to_be_off_them(world: World) -> None:
+    begun, go = threading.Event(), threading.Event()
+
+    class Slow(Moody):
+        def resume(self, family: Callable[[], list], seconds: float) -> None:  # type: ignore[type-arg]
+            begun.set()
+            assert go.wait(30)
+            super().resume(family, seconds)
+
+    async with world.agent(devices=Slow()):
+        await world.submit("job", python(COUNTER, world.folder / "n"))
+        await world.reported("job", "Running")
+        await world.govern("job", phase="Suspended")
+        await world.reported("job", "Suspended")
+        await world.govern("job", phase="Running")
+        await asyncio.to_thread(begun.wait, 30)
+        await world.govern("job", phase="Suspending", reports=[])
+        try:
+            back = await world.reported("job", "Unknown")
+            assert back["reason"] == "it comes back onto its GPUs"
+        finally:
+            go.set()
+        await world.reported("job", "Suspended")
 
 
 async def test_who_cannot_be_suspended_runs_on_and_is_tried_again(world: World) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -45,8 +46,10 @@ def test_what_is_wanted(declared: Declared | None, aim: Aim, forget: bool) -> No
     assert (wish.aim, wish.forget) == (aim, forget)
 
 
-def test_a_replica_beyond_those_declared_ends() -> None:
+def test_a_replica_beyond_those_declared_ends_and_not_while_it_has_a_place() -> None:
     assert wish_for(workload(Phase.RUNNING), 1, "n1").aim is Aim.END
+    placed = replace(workload(Phase.RUNNING), places={0: HERE, 1: Place(replica=1, node="n1", gpus=(1,))})
+    assert wish_for(placed, 1, "n1").aim is Aim.RUN, "to take its place away is the governor's, behind the guards"
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 from tests.gpu.controller.test_quota import SIZE, fill, kubectl
 from tests.gpu.controller.world import World
@@ -11,6 +12,26 @@ from tests.gpu.controller.world import World
 def at_work(world: World, uids: dict[str, str]) -> list[str]:
     """The names of those that really have a process."""
     return [name for name, uid in uids.items() if any(world.pids(uid, node) for node in ("n1", "n2"))]
+
+
+async def approve(world: World, done: Callable[[World], Awaitable[bool]]) -> None:
+    """Says that it is meant, until it is done. Of each plan: one of a few may have left it just now, and then it is another."""
+    approvals, approved = world.client.kind("homeostat.dev/v1alpha1", "Approval"), set[str]()
+    async with asyncio.timeout(60):
+        while not await done(world):
+            halt = world.fleet.halts.get("mass-drift/update")
+            if halt is not None and halt.plan not in approved:
+                approved.add(halt.plan)
+                await approvals.create({"metadata": {"name": f"meant-{halt.plan}"}, "spec": {"plan": halt.plan, "reason": "it is meant"}})
+            await asyncio.sleep(0.05)
+
+
+async def _all_gone(world: World) -> bool:
+    return not await world.workloads.list()
+
+
+async def _all_off(world: World) -> bool:
+    return all(one["status"].get("phase") == "Suspended" for one in await world.workloads.list())
 
 
 async def test_one_that_is_deleted_is_ended_and_gone(world: World) -> None:
@@ -29,14 +50,7 @@ async def test_all_of_them_deleted_by_a_slip_stop_and_ask(world: World) -> None:
             while len(world.fleet.drifts) < len(await world.workloads.list()) or "mass-drift/update" not in world.fleet.halts:
                 await asyncio.sleep(0.05)
         assert len(at_work(world, uids)) >= SIZE - 4  # a few may have gone before the others were deleted
-        approvals, approved = world.client.kind("homeostat.dev/v1alpha1", "Approval"), set[str]()
-        async with asyncio.timeout(60):
-            while await world.workloads.list():
-                halt = world.fleet.halts.get("mass-drift/update")
-                if halt is not None and halt.plan not in approved:  # one of the few may have left it just now: then it is another plan
-                    approved.add(halt.plan)
-                    await approvals.create({"metadata": {"name": f"meant-{len(approved)}"}, "spec": {"plan": halt.plan, "reason": "it is meant"}})
-                await asyncio.sleep(0.05)
+        await approve(world, _all_gone)
         assert at_work(world, uids) == []
 
 
@@ -53,3 +67,31 @@ async def test_one_that_was_deleted_and_ends_by_itself_meanwhile_is_gone(world: 
         async with asyncio.timeout(30):
             while await world.workloads.list():
                 await asyncio.sleep(0.05)
+
+
+async def _suspended(world: World) -> dict[str, str]:
+    """All of them off their GPUs, with their state."""
+    uids = await fill(world)
+    await asyncio.gather(*(world.workloads.patch(name, {"spec": {"suspended": True}}) for name in uids))
+    await approve(world, _all_off)
+    assert at_work(world, uids) == list(uids)
+    return uids
+
+
+async def test_one_that_is_suspended_with_its_state_and_deleted_is_ended_and_gone(world: World) -> None:
+    async with world.node("n1"), world.node("n2"):
+        uids = await _suspended(world)
+        await kubectl(world, "delete", "workload", "job-03", "--timeout=30s")
+        assert at_work(world, uids) == [name for name in uids if name != "job-03"]
+
+
+async def test_the_state_of_all_that_are_suspended_is_not_lost_by_a_slip(world: World) -> None:
+    async with world.node("n1"), world.node("n2"):
+        uids = await _suspended(world)
+        await asyncio.gather(*(world.workloads.delete(name) for name in uids))
+        async with asyncio.timeout(30):
+            while len(world.fleet.drifts) < len(await world.workloads.list()) or "mass-drift/update" not in world.fleet.halts:
+                await asyncio.sleep(0.05)
+        assert len(at_work(world, uids)) >= SIZE - 4
+        await approve(world, _all_gone)
+        assert at_work(world, uids) == []

@@ -78,6 +78,19 @@ async def test_a_status_that_places_something_holds_it_with_the_same_write(world
     assert placed["metadata"]["generation"] == held["metadata"]["generation"]
 
 
+async def test_what_is_placed_stays_held_when_a_manifest_without_finalizers_replaces_it_and_is_let_go_by_hand_once_deleted(world: World) -> None:
+    await world.quota(0)
+    await world.declare("job")
+    place = {"replica": 0, "node": "n9", "gpus": [0], "milli": 1000}
+    placed = await world.workloads.patch("job", {"status": {"phase": "Running", "assignment": [place]}}, subresource="status")
+    bare = {name: placed[name] for name in ("apiVersion", "kind", "spec")} | {"metadata": {"name": "job", "namespace": "default"}}
+    bare["metadata"]["resourceVersion"] = placed["metadata"]["resourceVersion"]
+    assert (await world.workloads.replace(bare))["metadata"]["finalizers"] == [FINALIZER], "else it could be deleted past the guards"
+    await world.workloads.delete("job")
+    await world.workloads.patch("job", {"metadata": {"finalizers": None}})
+    assert await world.workloads.list() == []
+
+
 async def test_on_a_server_that_does_not_do_so_it_is_held_by_a_write_of_its_own(world: World) -> None:
     async with world.plane.client() as client, world.node("n1", 2):
         await client.kind(*DEFINITIONS).patch(WORKLOAD.name, {"metadata": {"annotations": {HELD_BY: None}}})

@@ -8,7 +8,7 @@ import json
 import time
 
 import pytest
-from tests.gpu.agent.world import alive, python
+from tests.gpu.agent.world import alive, python, until
 from tests.gpu.controller.world import LEASE_SECONDS, Object, World
 
 from homeostat.gpu.decisions import Memory
@@ -26,6 +26,21 @@ async def test_a_gang_is_placed_whole_or_not_at_all(world: World) -> None:
             runs = await world.phase("gang", "Running")
             assert [place["replica"] for place in runs["status"]["assignment"]] == [0, 1, 2]
             assert sorted([*world.pids(uid), *world.pids(uid, "n2")]) == [0, 1, 2]
+
+
+async def test_a_gang_that_is_scaled_while_it_runs_runs_on_as_it_was_placed(world: World) -> None:
+    async with world.node("n1", 4):
+        await world.quota(4)
+        uid = await world.declare("gang", replicas=3)
+        await world.phase("gang", "Running")
+        before = world.pids(uid)
+        await world.workloads.patch("gang", {"spec": {"replicas": 1}})
+        await world.declare("other")  # when this runs, agents and governor have heard of it
+        await world.phase("other", "Running")
+        told = await world.workloads.get("gang")
+        assert (told["status"]["phase"], world.pids(uid)) == ("Running", before)
+        tenant = await until(world.tenants, "t", lambda obj: obj.get("status", {}).get("running") == 2)
+        assert tenant["status"]["used"] == "4"
 
 
 async def test_it_says_why_something_waits_and_who_is_ahead(world: World) -> None:
@@ -64,6 +79,23 @@ def _runs_on(obj: Object, node: str) -> bool:
     return status["phase"] == "Running" and {place["node"] for place in status["assignment"]} == {node}
 
 
+async def test_a_gang_under_which_one_node_was_lost_names_that_one_and_is_told_why_it_waits(world: World) -> None:
+    async with world.node("n1", 2), world.node("n3", 1), world.node("n4", 1):
+        await world.quota(8)
+        async with world.node("n2", 2):
+            await world.declare("gang", replicas=4)
+            runs = await world.phase("gang", "Running")
+            assert {place["node"] for place in runs["status"]["assignment"]} >= {"n1", "n2"}
+            await world.declare("more", replicas=2)
+            await world.phase("more", "Running")
+        await until(world.nodes, "n2", lambda obj: obj["status"].get("lost") is True)
+        assert not (await world.nodes.get("n1"))["status"].get("lost")
+        lost = await world.until("gang", lambda obj: (obj["status"].get("decision") or {}).get("verb") == "requeue")
+        assert lost["status"]["decision"]["reason"].startswith("n2 failed under it")
+        told = await world.until("gang", lambda obj: obj["status"].get("position") == 1)
+        assert told["status"]["constraint"] == "capacity"
+
+
 async def test_a_gang_of_higher_priority_gets_room_though_the_guards_let_one_go_at_a_time(world: World) -> None:
     async with world.node("n1", 3):
         await world.quota(3)
@@ -74,6 +106,28 @@ async def test_a_gang_of_higher_priority_gets_room_though_the_guards_let_one_go_
         await world.phase("urgent", "Running")
         assert len(await world.running()) == 2
         assert not world.fleet.halts
+
+
+async def test_what_is_to_begin_while_its_status_is_written_is_decided_anew_and_its_gpu_promised_once(world: World) -> None:
+    policies, governor = world.client.kind("homeostat.dev/v1alpha1", "GuardPolicy"), world.provider.governor
+    freeze = {"reason": "under investigation", "author": "test"}
+    spec = {"fleet": {"kinds": ["workloads.gpu.homeostat.dev"]}, "mode": "Enforce", "freezes": [freeze]}
+    await policies.create({"metadata": {"name": "still"}, "spec": spec})
+    await world.quota(1)
+    first = await world.declare("first")
+    async with asyncio.timeout(30):
+        while first not in governor._refs:
+            await asyncio.sleep(0.02)
+    with governor.writing(governor._refs[first]):  # it is being told why it waits
+        async with world.node("n1", 1):
+            async with asyncio.timeout(30):
+                while first not in governor.wishes:
+                    await asyncio.sleep(0.02)
+            urgent = await world.declare("urgent", priority=1000)
+            async with asyncio.timeout(30):
+                while urgent not in governor.wishes:
+                    await asyncio.sleep(0.02)
+            assert first not in governor.wishes
 
 
 @pytest.mark.parametrize("done", ["before it is adopted", "after it"])

@@ -114,6 +114,24 @@ def test_to_suspend_counts_it_and_says_why() -> None:
     assert (patch["phase"], patch["suspensions"], patch["reason"]) == ("Suspending", 2, "over quota")
 
 
+def test_who_is_stopped_while_it_comes_back_is_off_when_its_agents_say_so_anew() -> None:
+    said = Decision(verb=Verb.SUSPEND, kind="Workload", subject="g", name="g", reason="over quota", constraint=Constraint.QUOTA)
+    obj = gang("Starting", report(0, "Suspended", pid=1), report(1, "Exited"))
+    wish = Wish(state_of(obj["status"]), state_of({"phase": "Suspended"}), said, NOW)
+    patch = carried_out(obj, wish, NOW, nowhere)
+    assert patch["phase"] == "Suspending"
+    left = {**obj["status"], **patch}
+    for state, phase in (("Unknown", None), ("Running", None), ("Suspended", "Suspended")):
+        told = {**left, "reports": [*left["reports"], report(0, state, pid=1)]}
+        assert (settled({**obj, "status": told}, NOW, nowhere) or {}).get("phase") == phase
+
+
+def test_one_of_two_on_a_machine_that_has_ended_says_nothing_of_the_other() -> None:
+    places = [{**place, "node": "n1"} for place in PLACES]
+    ended = {**report(1, "Exited"), "node": "n1"}
+    assert settled(gang("Suspending", ended, assignment=places), NOW, nowhere) is None
+
+
 @pytest.mark.parametrize(("state", "stays"), [("Running", False), ("Unknown", False), ("Suspended", True), ("Failed", True)])
 def test_who_lost_its_node_and_comes_back_there_runs_when_its_agent_says_so_again(state: str, stays: bool) -> None:
     said = Decision(verb=Verb.RESUME, kind="Workload", subject="g", name="g", reason="", constraint=Constraint.FAILURE)

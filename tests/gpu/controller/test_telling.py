@@ -14,7 +14,7 @@ from tests.gpu.controller.world import Object, World
 from homeostat.gpu.agent import Machine
 from homeostat.gpu.agent.simulated import Simulated
 from homeostat.gpu.controller.standing import settled
-from homeostat.gpu.controller.waiting import AT_ONCE, EVERY_SECONDS, Waiting
+from homeostat.gpu.controller.waiting import AGAIN_SECONDS, AT_ONCE, CROWD, EVERY_SECONDS, Waiting
 from homeostat.gpu.kinds import POLICY, WORKLOAD
 from homeostat.model.clock import parse_time
 from homeostat.model.conditions import condition_is, find_condition
@@ -118,6 +118,12 @@ async def test_what_no_machine_can_reckon_with_is_refused(world: World, asked: d
         await world.declare("odd", resources=asked)
 
 
+@pytest.mark.parametrize("signal", ["SIGUSRR1", "SIGKILL", "SIGSTOP", "SIGRTMIN+3"])
+async def test_a_signal_that_no_program_would_hear_is_refused(world: World, signal: str) -> None:
+    with pytest.raises(ApiError, match=r"spec\.preemption\.signal.*take one of SIGTERM, SIGUSR1"):
+        await world.declare("odd", preemption={"mode": "Checkpoint", "signal": signal})
+
+
 async def test_submissions_of_one_second_are_told_apart(world: World) -> None:
     async with world.node("n1", 1):
         await world.quota(0)
@@ -163,10 +169,92 @@ def test_a_queue_that_stands_still_is_told_once() -> None:
     objects = [facts.tenant("a", 0), facts.node("n"), *(facts.workload(f"w{number}") for number in range(20))]
     waiting = Waiting()
     assert len(waiting.renew(facts.plan_of(*objects).pending, facts.NOW)) == 20
+    for job in objects[2:]:
+        job["status"] |= waiting.words(job, facts.NOW) or {}
+        assert waiting.words(job, facts.NOW) == {}
     later = 10 * EVERY_SECONDS
     assert waiting.renew(facts.plan_of(*objects, after=later).pending, facts.NOW + later) == []
     others = [facts.workload(f"w{number}") for number in range(10, 20)]
     assert len(waiting.renew(facts.plan_of(*objects[:2], *others, after=2 * later).pending, facts.NOW + 2 * later)) == 10
+
+
+def _of_quota(used: int, *waiting: Object, after: float, quota: int = 8) -> Any:
+    holds = facts.workload("holds", used, on=[("n", list(range(used)))])
+    return facts.plan_of(facts.tenant("a", quota), facts.node("n", heard=after), holds, *waiting, after=after).pending
+
+
+def test_what_one_that_waits_was_told_in_figures_is_told_anew_when_they_are_others() -> None:
+    waiting, job = Waiting(), facts.workload("w", 8)
+    for step, used in enumerate((2, 3)):
+        now = facts.NOW + step * EVERY_SECONDS
+        assert waiting.renew(_of_quota(used, job, after=step * EVERY_SECONDS), now) == ["uid-w"]
+        said = waiting.words(job, now)
+        assert said is not None
+        assert said["reason"] == f"it wants 8 of H100, and a uses {used} of its 8"
+        job["status"] |= said
+
+
+def test_who_is_ahead_is_told_anew_when_it_is_another_in_the_same_place() -> None:
+    waiting, job = Waiting(), facts.workload("w", 8)
+    for step, ahead in enumerate(("one", "another")):
+        now = facts.NOW + step * EVERY_SECONDS
+        first = facts.workload(ahead, 8, submitted=-90.0)
+        assert "uid-w" in waiting.renew(_of_quota(2, first, job, after=step * EVERY_SECONDS), now)
+        said = waiting.words(job, now)
+        assert said is not None
+        assert said.get("position", 2) == 2
+        assert [one["name"] for one in said["ahead"]] == [f"team/{ahead}"]
+        job["status"] |= said
+
+
+def test_one_that_could_not_be_told_for_it_was_still_leaving_its_gpus_is_told_later() -> None:
+    waiting, job = Waiting(), facts.workload("w", 8)
+    pending = _of_quota(2, job, after=0)
+    assert waiting.renew(pending, facts.NOW) == ["uid-w"]
+    assert waiting.words({**job, "status": {"phase": "Suspending"}}, facts.NOW) is None
+    assert waiting.owes
+    later = facts.NOW + AGAIN_SECONDS
+    assert waiting.renew(pending, later) == ["uid-w"]
+    said = waiting.words({**job, "status": {"phase": "Suspended"}}, later)
+    assert said is not None
+    assert waiting.words({**job, "status": {"phase": "Suspended", **said}}, later) == {}
+    assert waiting.renew(pending, later + AGAIN_SECONDS) == []
+    assert not waiting.owes
+
+
+def test_an_estimate_is_told_anew_when_it_is_over() -> None:
+    waiting, job = Waiting(), facts.workload("w", 8)
+    late = 3600.0
+    for after in (0.0, late):
+        waiting.renew(_of_quota(2, job, after=after), facts.NOW + after)
+        said = waiting.words(job, facts.NOW + after)
+        assert said is not None
+        assert parse_time(said["estimatedStart"]) >= facts.NOW + after
+        job["status"] |= said
+
+
+def test_a_crowd_is_told_in_words_that_stay_true_and_not_each_time_that_a_figure_moves() -> None:
+    waiting, crowd = Waiting(), [facts.workload(f"w{number}", 8) for number in range(CROWD + 1)]
+    due = waiting.renew(_of_quota(2, *crowd, after=0), facts.NOW)
+    for number, job in enumerate(crowd):
+        if job["metadata"]["uid"] in due:
+            said = waiting.words(job, facts.NOW)
+            assert said is not None
+            assert (said["reason"], said["constraint"]) == ("it wants 8, and a has not as much left of its quota", "quota"), number
+            assert not said.get("ahead")
+    waiting.renew(_of_quota(2, *crowd, after=EVERY_SECONDS), facts.NOW + EVERY_SECONDS)  # who was left
+    again = waiting.renew(_of_quota(2, *crowd, after=2 * EVERY_SECONDS, quota=9), facts.NOW + 2 * EVERY_SECONDS)
+    assert len(again) <= 1, "none but whose start is another"
+
+
+async def test_what_stands_in_a_status_follows_the_figures_within_moments_of_their_change(world: World) -> None:
+    await _policy(world, every="1h")  # nothing but the change itself has it told
+    async with world.node("n1", 4):
+        await world.quota(2)
+        await world.declare("waits", replicas=4)
+        for quota in (2, 1, 3):
+            await world.quota(quota)
+            await world.until("waits", lambda obj, of=quota: f"uses 0 of its {of}" in obj.get("status", {}).get("reason", ""), 20)
 
 
 @pytest.mark.parametrize(("cost", "found"), [(0.0, None), (2.0, 8.0)])

@@ -219,3 +219,37 @@ async def test_a_pool_that_was_never_asked_for_anything_can_be_deleted_though_it
     await world.pool_is(lambda status: "answered 429" in status.get("trouble", ""))
     await world.pools.delete("p")
     await eventually(lambda: world.provider.governor.nodes.pool("p") is None, 60)
+
+
+async def test_a_node_whose_agent_was_not_told_its_pool_counts_for_the_one_that_got_it_and_is_given_back(world: World) -> None:
+    cloud = Cloud(world.folder)
+    await world.declare_pool(minimum=1, maximum=1, provision=cloud.provision)
+    status = await world.pool_is(lambda status: any(one["node"] for one in status.get("machines", ())))
+    node = status["machines"][0]["node"]
+    async with machine(world, node, pool=""):
+        await world.pool_is(lambda status: status.get("ready") == 1 and status.get("nodes") == 1 and status.get("coming") == 0)
+        await world.declare_pool(minimum=0, maximum=0, provision=cloud.provision)
+        await eventually(lambda: bool(cloud.asked("giveBack")))
+    await world.node_goes(node)
+    assert cloud.holds() == []
+    assert (await world.pools.get("p"))["status"]["machines"] == []
+
+
+async def test_a_pool_says_that_a_node_that_it_got_names_another_and_does_not_take_it_back(world: World) -> None:
+    cloud = Cloud(world.folder)
+    await world.declare_pool(minimum=1, maximum=1, provision=cloud.provision)
+    status = await world.pool_is(lambda status: any(one["node"] for one in status.get("machines", ())))
+    node = status["machines"][0]["node"]
+    async with machine(world, node, pool="another"):
+        told = await world.pool_is(lambda status: "says that it is of another" in status.get("reason", ""))
+        assert told["ready"] == 0
+        assert f"{node} says that it is of another" in told["reason"]
+    assert cloud.asked("giveBack") == []
+
+
+async def test_what_a_pool_says_in_figures_follows_its_declaration(world: World) -> None:
+    cloud = Cloud(world.folder)
+    await world.declare("gang", replicas=9)
+    for most in (1, 2):
+        await world.declare_pool(maximum=most, provision=cloud.provision)
+        await world.pool_is(lambda status, of=most: f"at its maximum of {of}" in status.get("reason", ""))

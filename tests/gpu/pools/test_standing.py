@@ -9,6 +9,8 @@ import pytest
 
 from homeostat.gpu.decisions import Constraint, Decision, Verb
 from homeostat.gpu.kinds import NodeStage, PoolNode
+from homeostat.gpu.membership import got_by, pool_of, strays
+from homeostat.gpu.objects import Reader
 from homeostat.gpu.pools.standing import PoolWish, by_node, late_ones, node_wish, pool_state, pool_wish, unwanted_ones
 from homeostat.gpu.pools.ways import Had, PoolFailed, listed, obtained
 
@@ -164,3 +166,40 @@ def test_a_node_without_a_name_of_its_own_is_named_as_its_key() -> None:
     assert obtained(b"{}", "p-1") == obtained(b"", "p-1") == "p-1"
     with pytest.raises(PoolFailed, match="cannot be the name"):
         obtained(b'{"node": 7}', "p-1")
+
+
+def joined(name: str, pool: str = "") -> Object:
+    return {"kind": "GpuNode", "metadata": {"name": name, "uid": name}, "spec": {"model": "H100", "pool": pool}}
+
+
+def getting(name: str, *nodes: str) -> Object:
+    machines = [{"key": f"k-{one}", "node": one} for one in nodes]
+    return {"kind": "NodePool", "metadata": {"name": name, "uid": name}, "spec": {"model": "H100"}, "status": {"machines": machines}}
+
+
+def test_a_node_that_names_no_pool_is_of_the_one_that_got_it_and_of_none_where_two_say_so() -> None:
+    got = got_by([getting("p", "a", "both"), getting("q", "both", "b")])
+    assert [pool_of(joined(name), got) for name in ("a", "b", "both", "other")] == ["p", "q", "", ""]
+    assert pool_of(joined("a", "q"), got) == "q", "what it says itself counts for more"
+
+
+def test_a_pool_says_which_of_its_nodes_do_not_count_for_it_and_what_helps() -> None:
+    got = got_by([getting("p", "a", "b", "both"), getting("q", "both")])
+    assert strays("p", [joined("a"), joined("b", "p")], got) == ""
+    assert strays("p", [joined("a", "q"), joined("b", "r"), joined("other", "q")], got) == (
+        "it got nodes that do not count for it: a says that it is of q, and 1 more like it. Start their agents with `--pool p`"
+    )
+    assert "q got both as well" in strays("p", [joined("both")], got)
+
+
+def test_a_node_counts_for_the_pool_that_got_it_from_when_that_is_written_down_until_it_is_struck_out() -> None:
+    reader = Reader()
+    reader.put(getting("p"))
+    reader.put(joined("a"))
+    assert reader.snapshot(NOW).nodes.pool.tolist() == [-1]
+    reader.put(getting("p", "a"))
+    assert reader.snapshot(NOW).nodes.pool.tolist() == [0]
+    reader.put(joined("b", "p"))
+    assert reader.snapshot(NOW).nodes.pool.tolist() == [0, 0]
+    reader.put(getting("p"))
+    assert reader.snapshot(NOW).nodes.pool.tolist() == [-1, 0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -289,3 +290,37 @@ async def test_without_the_program_it_says_so(bench: Bench, monkeypatch: pytest.
     assert shutil.which("terraform") is None
     await bench.declare("web", {"source": {"files": {"main.tf": ""}}})
     assert "terraform (or tofu) is not installed" in await bench.reason("web", "Unreadable")
+
+
+async def test_a_state_that_is_lost_makes_nothing_a_second_time_until_a_person_says_so(bench: Bench, things: Path, tmp_path: Path) -> None:
+    await bench.declare("web", module(*files(things, 3)))
+    await bench.ready("web")
+    made = (things / "made").read_text()
+    state = tmp_path / "modules/default/web/work/terraform.tfstate"
+    kept = state.read_bytes()
+    state.unlink()
+    for _ in range(2):  # and it is not forgotten once it was told
+        await look(bench)
+        message = await bench.reason("web", "Held")
+        assert "3 that it had are no longer in its books, and would be made again" in message
+    assert (things / "made").read_text() == made
+    state.write_bytes(kept)
+    await look(bench)
+    await bench.ready("web")
+    assert (things / "made").read_text() == made
+
+    state.unlink()
+    await look(bench)
+    fleet = next(iter(bench.engine.fleets.values()))
+    async with asyncio.timeout(PATIENCE):
+        while not fleet.halts:
+            await asyncio.sleep(0.05)
+    (halt,) = fleet.halts.values()
+    for number in range(3):
+        (things / f"f{number}").unlink()  # it is true: all is gone
+    bench.gate.approvals.add(halt.plan)
+    bench.engine.decide_all()
+    async with asyncio.timeout(PATIENCE):
+        while len((things / "made").read_text().split()) < 6:
+            await asyncio.sleep(0.05)
+    await bench.ready("web")

@@ -15,6 +15,7 @@ from homeostat.cli.agent import client_of, join_options, plain, run_until_stoppe
 from homeostat.cli.connection import Connection, server_options
 from homeostat.cli.identity import identity
 from homeostat.cli.logs import Format, configure, log_options
+from homeostat.cli.number import Number
 
 if TYPE_CHECKING:
     from homeostat.gpu.bridge import Cluster
@@ -47,10 +48,10 @@ def bridge_options(what: str) -> Callable[[F], F]:
                 help="What becomes of those that should leave their GPUs with their state, which a cluster cannot: they run on and say so, or are "
                 "ended and begun anew.",
             ),
-            click.option("--every", type=click.FloatRange(min=0.1), default=2.0, show_default=True, help="Seconds between two looks at the cluster."),
+            click.option("--every", type=Number(min=0.1), default=2.0, show_default=True, help="Seconds between two looks at the cluster."),
             click.option(
                 "--lease-seconds",
-                type=click.FloatRange(min=1),
+                type=Number(min=1),
                 default=40.0,
                 show_default=True,
                 help="Lost after so long without a word: as failure.lease of the GpuPolicy.",

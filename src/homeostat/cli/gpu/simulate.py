@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from homeostat.cli.duration import seconds
+from homeostat.cli.number import Number
 from homeostat.cli.show import count, echo_lines, emit, output_option, table
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ _DEFAULTS = (
 )
 @click.option(
     "--load",
-    type=click.FloatRange(min=0.01, max=100),
+    type=Number(min=0.01, max=100),
     default=1.2,
     show_default=True,
     help="How much the one that is made up asks for: 1 is all GPUs all the time.",

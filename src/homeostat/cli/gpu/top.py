@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from homeostat.cli.connection import Connection, server_options
+from homeostat.cli.number import Number
 from homeostat.cli.show import ago, echo_lines, emit, output_option, table
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ BAR = 24
 @click.command()
 @click.option("--once", is_flag=True, help="Print it once. So it is also where the output is no terminal.")
 @click.option(
-    "--every", type=click.FloatRange(min=0.2), default=1.0, show_default=True, help="Seconds between two looks."
+    "--every", type=Number(min=0.2), default=1.0, show_default=True, help="Seconds between two looks."
 )
 @click.option("--gpus", "each", is_flag=True, help="A line for each GPU: memory, power, temperature, and who holds it.")
 @output_option("table", "json", "yaml")
@@ -117,7 +118,8 @@ def _node_lines(fleet: list[dict[str, Any]], letters: dict[str, str]) -> list[st
         memory = sum(gpu["memoryUsedMib"] or 0 for gpu in node["gpus"]) / 1024
         power = sum(gpu["powerWatts"] or 0 for gpu in node["gpus"])
         heard = "never" if node["heardSecondsAgo"] is None else f"{ago(node['heardSecondsAgo'])} ago"
-        state = "LOST " if node["lost"] else "cordoned " if node["cordoned"] else ""
+        shut = node["cordoned"] or node["stage"] != "Open"  # by people, or by the governor
+        state = "LOST " if node["lost"] else "draining " if node["draining"] else "cordoned " if shut else ""
         plain.append(
             [
                 node["node"],

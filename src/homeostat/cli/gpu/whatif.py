@@ -32,7 +32,8 @@ def fleet_nodes(text: str) -> list[Object]:
         match = _PART(part.strip())
         if match is None or not int(match[1]) or not 1 <= int(match[2]) <= 64:
             raise click.BadParameter(
-                f"{part!r} is no fleet: write MACHINESxGPUSxTYPE, such as 16x8xH100 or 4x8xH100@3.5,12x4xA100"
+                f"{part!r} is no fleet: write MACHINESxGPUSxTYPE, such as 16x8xH100 or 4x8xH100@3.5,12x4xA100; "
+                "up to 999999 machines with 64 GPUs each"
             )
         found += _nodes(int(match[1]), int(match[2]), match[3], float(match[4] or COST_PER_GPU), len(found))
     return found

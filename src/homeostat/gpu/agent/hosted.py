@@ -165,6 +165,8 @@ class Hosted:
             return Report(replica=self.replica, node=self._house.node, state=ReplicaState.UNKNOWN, reason=self.trouble)
         if note is None:
             return None
+        if note.state is ReplicaState.SUSPENDED and (self.on_gpu or (self.running and self._coming is not None)):
+            note = note.but(state=ReplicaState.UNKNOWN, reason="it comes back onto its GPUs")  # it is off them no more, and not yet at work
         return Report(
             replica=self.replica,
             node=self._house.node,

@@ -124,12 +124,13 @@ def nodes_of(workload: Packed) -> set[str]:
 
 
 def declared(obj: Mapping[str, Any]) -> Declared | None:
-    """A workload in typed form; None where it is deleted, and not at work any more by the governor's word: that a person deleted it is not
+    """A workload in typed form; None where it is deleted, and neither at work nor kept with its state by the governor's word: that a person deleted it is not
     enough, for many may be deleted by one slip, and it is the guards who tell. `InvalidSpec` where it does not fit its type.
     """
     meta = obj["metadata"]
     status = decode(WorkloadStatus, obj.get("status") or {}, path="status")
-    if meta.get("deletionTimestamp") and status.phase not in (Phase.STARTING, Phase.RUNNING):
+    kept = status.phase in (Phase.STARTING, Phase.RUNNING) or (status.phase is Phase.SUSPENDED and status.assignment)
+    if meta.get("deletionTimestamp") and not kept:
         return None
     return Declared(
         meta["uid"],
@@ -158,9 +159,9 @@ def wish_for(workload: Declared | None, replica: int, node: str) -> Wish:
     by = workload.spec.preemption.mode
     if workload.phase in (Phase.SUCCEEDED, Phase.FAILED):
         return Wish(Aim.END, f"the workload has {workload.phase.lower()}", attempt=workload.attempt)
-    if replica >= workload.spec.replicas:
-        return Wish(Aim.END, f"the workload has {workload.spec.replicas} replicas now", forget=True)
     place = workload.places.get(replica)
+    if place is None and replica >= workload.spec.replicas:  # one that has a place runs on: to take it away is the governor's, behind the guards
+        return Wish(Aim.END, f"the workload has {workload.spec.replicas} replicas now", forget=True)
     if place is None:
         return Wish(Aim.OFF, "its place was taken back", attempt=workload.attempt, by=by)
     if place.node != node:

@@ -167,7 +167,7 @@ class Governor:
                 log.exception("the governor cannot decide")
             self._first.set()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._policy.every.total_seconds()):
+                async with asyncio.timeout(min(self._policy.every.total_seconds(), self._speaker.again)):
                     await self._wake.wait()
             await self._settle()
 
@@ -392,7 +392,8 @@ class Governor:
         """Takes a plan for what is wanted, and has the loop look at every workload of which that is something else than before.
 
         `counted` are those that were decided on as if they were placed; `written`, those that were being written when it was decided: of these,
-        and of what is being written now, nobody knew whether it was still to be done. What was done since is no wish any more.
+        and of what is being written now, nobody knew whether it was still to make way, so it is. What was to begin was not counted as placed,
+        and its GPUs may be another's by this plan: it is decided anew. What was done since is no wish any more.
         """
         before, self.wishes = self.wishes, {}
         self._starts.clear()
@@ -407,8 +408,9 @@ class Governor:
                 self.wishes[ref.uid] = Wish(basis, target, decision, now)
                 if basis.phase is not target.phase and target.phase is Stage.RUNNING:
                     new.append(ref)
-        open_ = {*written, *self._promised} - self.wishes.keys()
-        self.wishes |= {uid: before[uid] for uid in (*self._firm, *open_) if uid in before}
+        unsure = {*written, *self._promised} - self.wishes.keys()
+        going = (uid for uid in unsure if uid in before and before[uid].target.phase is not Stage.RUNNING)
+        self.wishes |= {uid: before[uid] for uid in (*self._firm, *going) if uid in before}
         self._starts.update(self._firm, (ref.uid for ref in new))
         for ref in new:
             if (obj := self.known.object(ref)) is not None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from homeostat.client import Client, Informer, Key, Packed
-from homeostat.gpu.controller.standing import WorkloadState, lagging, state_of, terse
+from homeostat.gpu.controller.standing import WorkloadState, keeps_state, lagging, state_of, terse
 from homeostat.gpu.kinds import Phase as Stage
 from homeostat.gpu.kinds import WorkloadSpec
 from homeostat.loop.controller import Controller, Seen
@@ -132,8 +132,10 @@ class Lane(Controller):
         return Seen(ref, obj, record, Observation(said, now, 0.0, self.info.kind), spec, said, NOTHING, "", unhealthy, counts=_counts(state))
 
     def _at_work(self, obj: Object) -> bool:
-        """One that is deleted is taken off its GPUs as any other is, by the governor's word and behind the guards; then agents end it."""
-        return _counts(state_of(self._governor.known.status(self.ref_of(obj))))
+        """One that is deleted is taken off its GPUs as any other is, by the governor's word and behind the guards; then agents end it. So is
+        one that is suspended with its state, which goes with it."""
+        status = self._governor.known.status(self.ref_of(obj))
+        return _counts(state_of(status)) or keeps_state(status, self._governor.lost)
 
     def _spec(self, obj: Object) -> WorkloadSpec:
         uid, generation = obj["metadata"]["uid"], obj["metadata"].get("generation", 0)

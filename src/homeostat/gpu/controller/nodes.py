@@ -75,7 +75,7 @@ class GpuNode(Provider[GpuNodeSpec, NodeState]):
         await self._governor.ready()
         stage = stage_of(self._node(ref))
         if stage is NodeStage.GIVING_BACK:
-            if await self._is_had(spec.pool, ref.name):
+            if await self._is_had(self._governor.nodes.pool_of(ref.name), ref.name):
                 return NodeState(stage=NodeStage.DRAINING)
             self._governor.nodes.gone[ref.name] = ref.uid
         return NodeState(stage=stage)
@@ -116,7 +116,7 @@ class GpuNode(Provider[GpuNodeSpec, NodeState]):
                 raise Moved("the governor has decided anew")
             await self._write(ref, wish)
         if wish.stage is NodeStage.GIVING_BACK:
-            await self._give_back(spec, ref)
+            await self._give_back(ref)
 
     async def _write(self, ref: Ref, wish: NodeWish) -> None:
         status = {
@@ -129,11 +129,12 @@ class GpuNode(Provider[GpuNodeSpec, NodeState]):
             ref.name, {"metadata": {"uid": ref.uid}, "status": status}, subresource="status", field_manager=MANAGER
         )
 
-    async def _give_back(self, spec: GpuNodeSpec, ref: Ref) -> None:
-        pool = self._governor.nodes.pool(spec.pool)
+    async def _give_back(self, ref: Ref) -> None:
+        name = self._governor.nodes.pool_of(ref.name)
+        pool = self._governor.nodes.pool(name)
         if pool is None:
-            raise Refused(f"{spec.pool} is no NodePool: nobody can take {ref.name} back")
-        await self._pools.give_back(spec.pool, pool["metadata"]["uid"], decode(NodePoolSpec, pool["spec"]), ref.name)
+            raise Refused(f"{name or 'what it is of'} is no NodePool: nobody can take {ref.name} back")
+        await self._pools.give_back(name, pool["metadata"]["uid"], decode(NodePoolSpec, pool["spec"]), ref.name)
 
     def holds(self, declaration: Object) -> bool:
         """One that is open may go at once."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -9,7 +10,7 @@ from homeostat.client import Client, Informer
 from homeostat.gpu.controller.notices import Notices
 from homeostat.gpu.controller.standing import Object, ready
 from homeostat.gpu.controller.telling import Teller
-from homeostat.gpu.controller.waiting import FIRST_AFTER, Waiting
+from homeostat.gpu.controller.waiting import EVERY_SECONDS, FIRST_AFTER, Waiting
 from homeostat.gpu.decisions import Decision, Plan
 from homeostat.gpu.kinds import WORKLOAD
 from homeostat.gpu.kinds import Phase as Stage
@@ -61,6 +62,11 @@ class Speaker:
             return None if ref is None else About(WORKLOAD.api_version, WORKLOAD.kind, ref.namespace, ref.name, ref.uid)
         found = self._informers[decision.kind].get(decision.name) if decision.kind in self._informers else None
         return About(WORKLOAD.api_version, decision.kind, "", decision.name, "" if found is None else found["metadata"]["uid"])
+
+    @property
+    def again(self) -> float:
+        """After so many seconds it should be asked to speak again, though nothing happens: what is told is to be true."""
+        return EVERY_SECONDS if self._waiting.owes else math.inf
 
     # Of one workload
 

@@ -24,7 +24,7 @@ Price = Callable[[str], float]
 
 _FOLDED = {Stage.STARTING: Stage.RUNNING, Stage.SUSPENDING: Stage.SUSPENDED}
 _ON = (Stage.STARTING, Stage.RUNNING)
-_HOLDS = (ReplicaState.RUNNING, ReplicaState.UNKNOWN)
+_HOLDS, _SUSPENDED = (ReplicaState.RUNNING, ReplicaState.UNKNOWN), ReplicaState.SUSPENDED
 _SAID_OF_WAITING = ("constraint", "position", "ahead", "estimatedStart")
 
 
@@ -79,6 +79,11 @@ def is_displaced(status: Status, lost: Lost) -> bool:
     return status.get("phase") in _ON and any(lost(one["node"]) for one in status.get("assignment") or ())
 
 
+def keeps_state(status: Status, lost: Lost) -> bool:
+    """Whether processes of it lie suspended on machines: what it has done so far is there, and nowhere else."""
+    return status.get("phase") == Stage.SUSPENDED and any(report.get("pid") and not lost(node) for node, report, _ in _placed(status))
+
+
 def free(node: str) -> float:
     """The price where nobody says one."""
     return 0.0
@@ -98,6 +103,9 @@ def carried_out(obj: Object, wish: Wish, now: float, lost: Lost, price: Price = 
     if target.phase is Stage.FAILED:
         return {**patch, "phase": "Failed"}
     patch |= {"phase": "Suspending", "suspensions": status.get("suspensions", 0) + 1}
+    if status.get("phase") == Stage.STARTING and _SUSPENDED in (one.get("state") for one in status.get("reports") or ()):
+        # From before it was begun: by now it may be on its way back, and agents tell anew.
+        patch["reports"] = [one for one in status["reports"] if one.get("state") != _SUSPENDED]
     return patch | (settled({**obj, "status": {**status, **patch}}, now, lost) or {})
 
 
@@ -189,7 +197,7 @@ def _not_running(status: Status) -> str:
 
 
 def _still_on(status: Status, lost: Lost) -> Iterator[tuple[str, str]]:
-    said = {one["node"] for one in status.get("reports") or ()}
+    said = {one["node"] for one in status.get("reports") or () if one.get("state") != ReplicaState.EXITED}
     for node, report, _ in _placed(status):
         silent = not report and node not in said  # it may have begun just now: agents tell that, too, if it has not
         if (silent or report.get("state") in _HOLDS) and not lost(node):

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from homeostat.client import Client
 from homeostat.gpu.controller.governing import Governor
 from homeostat.gpu.controller.lane import Lane
-from homeostat.gpu.controller.standing import WorkloadState, is_displaced, lagging, state_of
+from homeostat.gpu.controller.standing import WorkloadState, is_displaced, keeps_state, lagging, state_of
 from homeostat.gpu.decisions import Constraint
 from homeostat.gpu.kinds import GROUP, NODE, POLICY, POOL, TENANT, WORKLOAD, WorkloadSpec, WorkloadStatus
 from homeostat.gpu.kinds import Phase as Stage
@@ -31,7 +31,8 @@ class Workload(Provider[WorkloadSpec, WorkloadState]):
     """A job, or a service, on GPUs.
 
     To place and to resume one harms nothing that is at work, and counts as a creation; so does going on elsewhere after its node was
-    lost. To suspend, to move and to end one are changes, and the fleet that limits are a share of is what runs.
+    lost. To suspend, to move and to end one are changes, and the fleet that limits are a share of is what runs, and what is deleted while it
+    is suspended with its state.
     """
 
     # Beside what people are told, the status has what the loop remembers. What is placed is held: the loop lets it go.
@@ -102,6 +103,8 @@ class Workload(Provider[WorkloadSpec, WorkloadState]):
 
     def harmless(self, spec: WorkloadSpec, diff: Diff) -> bool:
         status = self._governor.known.status(current().ref)
+        if self._loses_state():
+            return False
         return state_of(status).phase is not Stage.RUNNING or is_displaced(status, self._governor.lost)
 
     def holds(self, declaration: Mapping[str, Any]) -> bool:
@@ -112,7 +115,12 @@ class Workload(Provider[WorkloadSpec, WorkloadState]):
         return self._governor.says(dict(declaration), status)
 
     def counts(self, spec: WorkloadSpec, state: WorkloadState) -> bool:
-        return state.phase is Stage.RUNNING
+        return state.phase is Stage.RUNNING or self._loses_state()
+
+    def _loses_state(self) -> bool:
+        """Whether it is deleted while it lies suspended: to end it is to lose what it has done, as of one that runs."""
+        task = current()
+        return task.deleting and keeps_state(self._governor.known.status(task.ref), self._governor.lost)
 
     def attribute(self, spec: WorkloadSpec, diff: Diff) -> Diff:
         """Where a node was lost, nobody meant it: it is a repair."""

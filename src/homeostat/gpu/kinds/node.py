@@ -96,6 +96,8 @@ class GpuNodeStatus(Spec):
     allocated: str = "0"
     flaps: int = 0
     """How often it was lost and came back lately."""
+    lost: bool = False
+    """Whether its lease has run out by the governor's word: nothing new goes there, and what was there goes on elsewhere."""
     stage: NodeStage = NodeStage.OPEN
     """What the governor made of it; what people want is said in the spec."""
     reason: str = ""
@@ -119,5 +121,7 @@ NODE = KindInfo(
         Column("Allocated", ".status.allocated"),
         Column("Cordoned", ".spec.cordoned", "boolean"),
         Column("Stage", ".status.stage"),
+        Column("Lost", ".status.lost", "boolean"),
+        Column("Reason", ".status.reason", priority=1),
     ),
 )

@@ -10,7 +10,7 @@ from msgspec import Meta, field
 
 from homeostat.gpu import GROUP, VERSION
 from homeostat.gpu.kinds.amounts import WHOLE, Model, Name, Share, Size
-from homeostat.model.kinds import Column, KindInfo, Length, ListMap, MapAtomic, Scale, Sensitive, Span, Spec
+from homeostat.model.kinds import Column, KindInfo, Length, ListMap, MapAtomic, Rule, Scale, Sensitive, Span, Spec
 
 
 class Preemption(StrEnum):
@@ -20,13 +20,25 @@ class Preemption(StrEnum):
     NEVER = "Never"
 
 
+SIGNALS = (*(f"SIG{name}" for name in ("TERM", "USR1", "USR2", "INT", "HUP", "QUIT", "ALRM", "CONT", "WINCH", "URG", "PWR")), "SIGRTMIN", "SIGRTMAX")
+"""By which a workload can be told to write what it has: a name that is mistyped would be heard by nobody, and the work be lost."""
+
+
 class WhenPreempted(Spec):
     """What is done to a workload that must make room."""
 
     mode: Preemption = Preemption.SUSPEND
-    signal: Annotated[str, Meta(pattern="^SIG[A-Z0-9+]+$")] = "SIGTERM"
-    """For Checkpoint."""
+    signal: Annotated[str, Meta(pattern="^SIG[A-Z0-9+]+$", max_length=32)] = "SIGTERM"
+    """For Checkpoint: one that a program can take for its sign to write."""
     grace: Span = timedelta(seconds=30)
+
+    rules = [
+        Rule(
+            f"!has(self.signal) || self.signal in {list(SIGNALS)}",
+            message=f"no signal that a program could hear: take one of {', '.join(SIGNALS)}",
+            field_path=".signal",
+        )
+    ]
 
 
 class WhenIdle(Spec):

@@ -1,4 +1,6 @@
-"""Ending: what has run for its maximum is ended, and what a person wants off the GPUs, or has deleted, is taken off."""
+"""Ending: what has run for its maximum is ended, and what a person wants off the GPUs, or has deleted, is taken off.
+
+What was deleted while it is suspended with its state is ended by a decision as well: what it has done so far goes with it."""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ import numpy as np
 
 from homeostat.gpu.cycle import Cycle, span
 from homeostat.gpu.decisions import Constraint, Verb
+from homeostat.gpu.snapshot import Phase
 
 
 def end(cycle: Cycle) -> None:
@@ -16,4 +19,6 @@ def end(cycle: Cycle) -> None:
         cycle.stop(Verb.END, at, f"it has run for its maximum of {span(w.maximum[at])}", Constraint.RUNTIME)
     for at in np.flatnonzero(runs & ~cycle.leaving & w.stopped).tolist():
         cycle.stop(Verb.SUSPEND, at, "a person asked for it to be suspended, or deleted it", Constraint.STOPPED)
+    for at in np.flatnonzero((w.phase == Phase.SUSPENDED) & w.deleted).tolist():
+        cycle.say(Verb.END, at, "it was deleted, and the state in which it was suspended goes with it", Constraint.STOPPED)
     cycle.block(cycle.waits & w.stopped, Constraint.STOPPED)

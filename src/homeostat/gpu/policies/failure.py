@@ -97,6 +97,6 @@ def requeue(cycle: Cycle) -> None:
         cycle.next.displaced[w.uid[at]] = cycle.memory.displaced.get(w.uid[at], cycle.now)
         if w.phase[at] not in (Phase.STARTING, Phase.RUNNING):
             continue
-        where = sorted({nodes.name[node] for _, node, _, _ in cycle.taken_of(at)})
-        reason = f"{', '.join(where)} failed under it: it goes on elsewhere as soon as there is room, before others"
+        lost = {nodes.name[node] for _, node, gpu, _ in cycle.taken_of(at) if not cycle.alive[node] or nodes.health[node, gpu] == Health.FAILED}
+        reason = f"{', '.join(sorted(lost)) or 'a node'} failed under it: it goes on elsewhere as soon as there is room, before others"
         cycle.say(Verb.REQUEUE, at, reason, Constraint.FAILURE)

@@ -10,7 +10,7 @@ from homeostat.gpu.snapshot import Mode, Phase
 
 
 def drain(cycle: Cycle) -> None:
-    """Moves what runs on drained nodes as far as there is room. What may never be preempted stays, and that is told."""
+    """Moves what runs on drained nodes as far as there is room. What stays, for it may never be preempted or for want of room, is told."""
     w, nodes, places = cycle.snapshot.workloads, cycle.snapshot.nodes, cycle.snapshot.places
     if not nodes.drain.any():
         return
@@ -18,17 +18,11 @@ def drain(cycle: Cycle) -> None:
         if w.phase[at] != Phase.RUNNING or not cycle.may_leave(at):
             continue
         name = next(nodes.name[node] for _, node, _, _ in cycle.taken_of(at) if nodes.drain[node])
-        if w.preemption[at] == Mode.NEVER:
-            tell_once(
-                cycle,
-                f"{w.uid[at]}/drain",
-                at,
-                f"it may never be preempted, and holds up the draining of {name}",
-                Constraint.DRAIN,
-            )
-            continue
-        taken = cycle.fleet.place(cycle.need_of(at), int(cycle.model[at]))
+        never = w.preemption[at] == Mode.NEVER
+        taken = None if never else cycle.fleet.place(cycle.need_of(at), int(cycle.model[at]))
         if taken is None:
+            why = "it may never be preempted" if never else "there is no room for it elsewhere"
+            tell_once(cycle, f"{w.uid[at]}/drain", at, f"{why}, and it holds up the draining of {name}", Constraint.DRAIN)
             continue
         cycle.spots[at] = taken
         how = "with its checkpoint" if w.preemption[at] == Mode.CHECKPOINT else "from the beginning"

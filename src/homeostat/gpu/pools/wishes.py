@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import re
 from collections import defaultdict
 from collections.abc import Coroutine, Mapping
@@ -14,6 +15,7 @@ import numpy as np
 from homeostat.client import Client, Informer, Unreachable
 from homeostat.gpu.decisions import Constraint, Decision, Memory, Plan, Verb
 from homeostat.gpu.kinds import NODE, POOL, GpuPolicySpec, NodePoolSpec, NodeStage
+from homeostat.gpu.membership import got_by, pool_of, strays
 from homeostat.gpu.pools.standing import (
     NodeWish,
     Object,
@@ -36,7 +38,11 @@ from homeostat.model.kinds import decode
 log = logging.getLogger("homeostat.gpu")
 
 Informers = Mapping[str, Informer[Any]]
-_DIGITS = re.compile(r"\d+")
+AT_ONCE = 50
+"""Of so many nodes at most it is being told at a time that they are lost, or back."""
+FIGURES_SECONDS = 10.0
+"""A sentence of which only the figures moved is told anew after so long, and with whatever else is told; how long something waits is no news."""
+_DIGITS, _SPANS = re.compile(r"\d+"), re.compile(r"\d+ (?:d|h|min|s)\b")
 
 
 class Wishes:
@@ -58,6 +64,7 @@ class Wishes:
         self.lease = GpuPolicySpec().failure.lease.total_seconds()
         """Seconds without a word after which a node is lost."""
         self._writing: dict[str, asyncio.Task[None]] = {}  # by uid
+        self._said: dict[str, float] = {}  # by uid: when it was last told
 
     def begin(self, client: Client, informers: Informers, manager: str) -> None:
         """Takes up its work with these copies of what there is."""
@@ -90,6 +97,11 @@ class Wishes:
         found: Object | None = self._informers[POOL.kind].get(name)
         return found
 
+    def pool_of(self, node: str) -> str:
+        """The pool that a GpuNode is of now; empty where it is of none."""
+        obj = self.node(node)
+        return "" if obj is None else pool_of(obj, got_by(self._informers[POOL.kind].all()))
+
     def recall(self, memory: Memory) -> None:
         """Before a decision. What a pool was asked for stands in its status; what was only decided, and held by guards, was not asked for.
 
@@ -108,8 +120,9 @@ class Wishes:
         decided = by_node(plan.decisions)
         used = {snapshot.nodes.name[node] for node in np.unique(snapshot.places.node).tolist()}
         of_pool: dict[str, list[Object]] = defaultdict(list)
+        got = got_by(self._pools)
         for node in self._informers[NODE.kind].all():
-            of_pool[node["spec"].get("pool", "")].append(node)
+            of_pool[pool_of(node, got)].append(node)
         wished: dict[str, NodeWish] = {}
         pools: dict[str, PoolWish] = {}
         asked = {one.subject: one for one in plan.of(Verb.SCALE_UP)}
@@ -166,15 +179,19 @@ class Wishes:
     # What is told
 
     def _tell(self, plan: Plan, snapshot: Snapshot) -> None:
-        nodes, flapped = self._informers[NODE.kind].all(), plan.memory.flaps
+        nodes, flapped, lost = self._informers[NODE.kind].all(), plan.memory.flaps, _lost(plan, snapshot, self.lease)
         for obj in nodes:
-            if (obj.get("status") or {}).get("flaps") or obj["metadata"]["name"] in flapped:
-                self._say(NODE.kind, obj, {"flaps": len(flapped.get(obj["metadata"]["name"], ()))})
+            name, status = obj["metadata"]["name"], obj.get("status") or {}
+            told = {"flaps": len(flapped.get(name, ()))} if status.get("flaps") or name in flapped else {}
+            if lost is not None and (name in lost) != status.get("lost", False) and len(self._writing) < AT_ONCE:
+                told["lost"] = name in lost
+            if told:
+                self._say(NODE.kind, obj, told, snapshot.now)
         if not self._pools and not self._informers[POOL.kind].all():
             return
         why = {one.subject: one.reason for one in plan.decisions if one.kind == POOL.kind}
         joined = {obj["metadata"]["name"]: stage_of(obj) for obj in nodes}
-        ready = _ready(snapshot, self.lease)
+        ready, got = _ready(snapshot, self.lease), got_by(self._informers[POOL.kind].all())
         for obj in self._informers[POOL.kind].all():
             name, machines = obj["metadata"]["name"], machines_of(obj)
             going = sum(joined.get(one.node) in (NodeStage.DRAINING, NodeStage.GIVING_BACK) for one in machines)
@@ -183,14 +200,17 @@ class Wishes:
             if any(is_late(one, snapshot.now, _arrives_within(obj)) for one in coming if one.node):
                 self.pool_bell.ring(Ref(POOL.name, "", name, obj["metadata"]["uid"]))
             said = {"ready": ready.get(name, 0), "coming": len(coming), "going": going}
-            self._say(POOL.kind, obj, {**said, "trouble": trouble, "reason": trouble or why.get(name, "")})
+            reason = "; ".join(filter(None, (trouble or why.get(name), strays(name, nodes, got))))
+            self._say(POOL.kind, obj, {**said, "trouble": trouble, "reason": reason}, snapshot.now)
 
-    def _say(self, kind: str, obj: Object, said: Mapping[str, Any]) -> None:
-        """Has what is new written down; a sentence of which only the figures moved is not."""
+    def _say(self, kind: str, obj: Object, said: Mapping[str, Any], now: float) -> None:
+        """Has what is new written down, all of it together."""
         before, uid = obj.get("status") or {}, obj["metadata"]["uid"]
-        patch = {field: value for field, value in said.items() if _plain(before.get(field) or 0) != _plain(value or 0)}
-        if patch and uid not in self._writing:
-            self._write(uid, self._patch(kind, obj, patch))
+        new = {field: value for field, value in said.items() if _without(_SPANS, before.get(field)) != _without(_SPANS, value)}
+        urgent = any(_without(_DIGITS, before.get(field)) != _without(_DIGITS, value) for field, value in new.items())
+        if new and uid not in self._writing and (urgent or now - self._said.get(uid, -math.inf) >= FIGURES_SECONDS):
+            self._said[uid] = now
+            self._write(uid, self._patch(kind, obj, new))
 
     def _write(self, uid: str, work: Coroutine[Any, Any, None]) -> None:
         task = self._writing[uid] = asyncio.get_running_loop().create_task(work, name="governor tells of nodes")
@@ -230,8 +250,18 @@ def _arrives_within(pool: Object) -> float:
     return decode(NodePoolSpec, pool["spec"]).arrives_within.total_seconds()
 
 
-def _plain(value: Any) -> Any:
-    return _DIGITS.sub("", value) if isinstance(value, str) else value
+def _without(pattern: re.Pattern[str], value: Any) -> Any:
+    """A sentence without what matches; a number as it is, and nothing for what is not said."""
+    return pattern.sub("", value) if isinstance(value, str) and value else value or 0
+
+
+def _lost(plan: Plan, snapshot: Snapshot, lease: float) -> set[str] | None:
+    """Who is not heard of any more; None where the observer is suspected, and nobody can tell."""
+    if any(one.constraint is Constraint.OBSERVER for one in plan.of(Verb.REPORT)):
+        return None
+    there = snapshot.nodes
+    with np.errstate(invalid="ignore"):
+        return {there.name[node] for node in np.flatnonzero(snapshot.now - there.heard > there.patience(lease)).tolist()}
 
 
 def _ready(snapshot: Snapshot, lease: float) -> dict[str, int]:

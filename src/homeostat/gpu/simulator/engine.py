@@ -109,7 +109,7 @@ class Simulation:
             mask = sum(models.get(model, 0) for model in job.models) if job.models else ANY_MODEL
             self.rows[at] = (
                 tenants[job.tenant], job.replicas, job.milli, mask, 0, job.cpu, job.memory, job.priority, 0, 0, int(job.mode), int(Idle.IGNORE),
-                int(Phase.PENDING), False, job.minimum, job.maximum, 30.0, job.deadline, job.submitted, job.submitted, np.nan, 0.0,
+                int(Phase.PENDING), False, False, job.minimum, job.maximum, 30.0, job.deadline, job.submitted, job.submitted, np.nan, 0.0,
             )  # fmt: skip
         self.uids = [job.uid for job in jobs]
         self._index = {uid: at for at, uid in enumerate(self.uids)}

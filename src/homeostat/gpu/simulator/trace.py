@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import math
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, TextIO
 
 from homeostat.gpu.kinds import WHOLE
 from homeostat.gpu.snapshot import NEVER, Mode
@@ -74,6 +76,12 @@ def gang(gpus: int, per_node: int) -> tuple[int, int]:
     return gpus // each, each * WHOLE
 
 
+AMOUNT_MOST = 1e12
+GPUS_MOST = 1_000_000
+SECONDS_MOST = 10 * 366 * 86_400.0
+"""Beyond these a line is wrong, or nobody lives to see the end of the simulation."""
+
+
 class TraceError(ValueError):
     """What is wrong with a file, where, and what to do about it."""
 
@@ -113,6 +121,21 @@ class _Row:
             raise self.wrong(column, f"{text!r} is no number") from None
         if not math.isfinite(found) or found < 0:
             raise self.wrong(column, f"{text} is no number of 0 or more")
+        if found > AMOUNT_MOST:
+            raise self.wrong(column, f"{text} is more than anything is reckoned with here, {AMOUNT_MOST:g}")
+        return found
+
+    def seconds(self, column: str) -> float:
+        """A length of time that can be lived through."""
+        found = self.number(column)
+        if found > SECONDS_MOST:
+            raise self.wrong(column, f"{found:g} seconds are more than ten years")
+        return found
+
+    def gpus(self, column: str, least: int = 0) -> int:
+        found = self.whole(column, least)
+        if found > GPUS_MOST:
+            raise self.wrong(column, f"{found} GPUs are more than the {GPUS_MOST} that a job may ask for")
         return found
 
     def whole(self, column: str, least: int = 0) -> int:
@@ -122,11 +145,18 @@ class _Row:
         return int(found)
 
 
+def _opened(path: Path) -> TextIO:
+    """A table, also one that gzip has made smaller."""
+    with path.open("rb") as file:
+        packed = file.read(2) == b"\x1f\x8b"
+    return gzip.open(path, "rt", newline="", encoding="utf-8-sig") if packed else path.open(newline="", encoding="utf-8-sig")
+
+
 def rows_of(path: str | Path, needed: Sequence[str] = ()) -> Iterator[_Row]:
     """The lines of a CSV file whose first line names the columns. `TraceError` where a needed one is missing, or a line has too few."""
     place = Path(path)
     try:
-        with place.open(newline="", encoding="utf-8-sig") as file:
+        with _opened(place) as file:
             table = csv.DictReader(file, restkey="", restval=None, strict=True)
             missing = [name for name in needed if name not in (table.fieldnames or ())]
             if missing:
@@ -143,8 +173,8 @@ def rows_of(path: str | Path, needed: Sequence[str] = ()) -> Iterator[_Row]:
                     raise row.wrong("…", f"there are more values than the {len(table.fieldnames or ())} columns")
                 yield row
     except OSError as error:
-        raise TraceError(f"{place}: {error.strerror}") from None
-    except (csv.Error, UnicodeDecodeError) as error:
+        raise TraceError(f"{place}: {error.strerror or error}") from None
+    except (csv.Error, EOFError, UnicodeDecodeError, zlib.error) as error:
         raise TraceError(f"{place}: it is no table of comma-separated values: {error}") from None
 
 
@@ -158,11 +188,11 @@ def format_of(path: str | Path) -> str:
     """`philly`, `openb` or `pollux`, by the columns that a file names in its first line. `TraceError` where it is none of them."""
     place = Path(path)
     try:
-        with place.open(newline="", encoding="utf-8-sig") as file:
+        with _opened(place) as file:
             head = next(csv.reader(file), [])
     except OSError as error:
-        raise TraceError(f"{place}: {error.strerror}") from None
-    except (csv.Error, UnicodeDecodeError) as error:
+        raise TraceError(f"{place}: {error.strerror or error}") from None
+    except (csv.Error, EOFError, UnicodeDecodeError, zlib.error) as error:
         raise TraceError(f"{place}: it is no table of comma-separated values: {error}") from None
     for name, columns in FORMATS.items():
         if set(columns) <= set(head):
@@ -181,6 +211,9 @@ def read_trace(path: str | Path, form: str = "") -> Trace:
     trace = {"philly": read_philly, "openb": _read_timed_openb, "pollux": read_pollux}[form](path)
     if not trace.jobs:
         raise TraceError(f"{path}: no job in it asks for a GPU")
+    first, last = (which(trace.jobs, key=lambda job: job.submitted) for which in (min, max))
+    if last.submitted - first.submitted > SECONDS_MOST:
+        raise TraceError(f"{path}: {last.uid} is submitted more than ten years after {first.uid}; correct the times, or remove these lines")
     return trace
 
 
@@ -203,8 +236,8 @@ def read_philly(path: str | Path, *, gpus_per_node: int = 8) -> Trace:
             raise row.wrong("timestamp", f"{row.text('timestamp')!r} is no time such as 2017-10-09 07:01:55") from None
         if when.tzinfo is not None:
             when = when.astimezone(UTC).replace(tzinfo=None)
-        shape = gang(row.whole("num_gpus", 1), gpus_per_node)
-        rows.append((when, row.text("cluster"), row.number("duration"), shape))
+        shape = gang(row.gpus("num_gpus", 1), gpus_per_node)
+        rows.append((when, row.text("cluster"), row.seconds("duration"), shape))
     rows.sort(key=lambda row: row[0])
     return Trace(
         "philly",
@@ -219,13 +252,15 @@ def read_openb(path: str | Path) -> Trace:
     """Alibaba's pods (cluster-trace-gpu-v2023); those that ask for no GPU are left out. Their tenants are the classes of service."""
     jobs = []
     for row in rows_of(path, OPENB):
-        count = row.whole("num_gpu")
+        count = row.gpus("num_gpu")
         if not count:
             continue
         each = row.whole("gpu_milli", 1) if count == 1 else WHOLE
         if each > WHOLE:
             raise row.wrong("gpu_milli", f"{each} is more than the {WHOLE} thousandths of a GPU")
         created, deleted = row.number("creation_time", 0.0), row.number("deletion_time", 0.0)
+        if deleted - created > SECONDS_MOST:
+            raise row.wrong("deletion_time", f"{deleted:g} is more than ten years after its creation_time")
         wanted = row.text("gpu_spec", "")
         jobs.append(
             Job(
@@ -257,7 +292,7 @@ def read_pollux(path: str | Path, *, gpus_per_node: int = 4) -> Trace:
     """A workload of Pollux: name, time, application, num_replicas, batch_size. One tenant an application."""
     jobs = []
     for row in rows_of(path, POLLUX):
-        replicas, milli = gang(row.whole("num_replicas", 1), gpus_per_node)
+        replicas, milli = gang(row.gpus("num_replicas", 1), gpus_per_node)
         application = row.text("application")
         seconds = POLLUX_SECONDS.get(application, 3_600.0)
         jobs.append(Job(row.name("name"), application, row.number("time"), seconds, replicas, milli))

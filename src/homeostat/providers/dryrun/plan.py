@@ -67,6 +67,11 @@ class Plan:
         changes, deletions = self.count("update"), self.count("delete", "replace")
         return Parts(max(self.size, changes + deletions), self.count("create"), changes, deletions)
 
+    def lost(self, had: int) -> int:
+        """How many of what it would make it had when all was well last, and does not know to have been taken away."""
+        unexplained = sum(1 for step in self.steps if step.action == "create" and step.name not in self.drifted)
+        return max(0, min(had - self.size, unexplained))
+
     def digest(self, key: bytes, inputs: str) -> str:
         """The name of exactly this plan, made of these inputs; empty where there is nothing to do."""
         if not self.steps:
@@ -89,20 +94,22 @@ class PlanState(Spec):
     destroy: int | None = None
     size: int | None = None
     """Things that there are now."""
+    had: int | None = None
+    """Things that there were when nothing was left to do last."""
     drifted: dict[str, str] | None = None
     """What others changed since the last run."""
     outputs: dict[str, Any] | None = None
     unchecked: int | None = None
 
 
-SHOWN = ("pending", "plan", "add", "change", "destroy", "size", "drifted", "outputs", "unchecked")
+SHOWN = ("pending", "plan", "add", "change", "destroy", "size", "had", "drifted", "outputs", "unchecked")
 """Fields of the state that a status shows."""
 COLUMNS = tuple(Column(name.capitalize(), f".status.{name}", "integer") for name in ("add", "change", "destroy"))
 """What `get` prints of a module."""
 
 
-def state_of(plan: Plan, digest: str) -> PlanState:
-    """A plan as the loop compares and shows it."""
+def state_of(plan: Plan, digest: str, had: int = 0) -> PlanState:
+    """A plan as the loop compares and shows it. `had`: things that there were when nothing was left to do last."""
     parts = plan.parts
     return PlanState(
         pending=_few({step.name: step.said for step in plan.steps}),
@@ -111,6 +118,7 @@ def state_of(plan: Plan, digest: str) -> PlanState:
         change=parts.changes,
         destroy=parts.deletions,
         size=plan.size,
+        had=had if plan.steps else plan.size,
         drifted=_few(plan.drifted) or None,
         outputs=dict(list(plan.outputs.items())[:SHOWN_MOST]) or None,
         unchecked=plan.unchecked or None,

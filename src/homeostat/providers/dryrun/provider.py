@@ -146,7 +146,8 @@ class DryRun(Provider[SpecT, PlanState]):
         return not parts.changes and not parts.deletions
 
     def parts(self, spec: SpecT, state: PlanState) -> Parts | None:
-        return self._known[current().ref.uid].plan.parts
+        plan = self._known[current().ref.uid].plan
+        return plan.parts._replace(lost=plan.lost(state.had or 0))
 
     async def unhealthy(self, spec: SpecT, state: PlanState) -> str:
         return self._known[current().ref.uid].plan.unhealthy
@@ -199,7 +200,7 @@ class DryRun(Provider[SpecT, PlanState]):
         plan = await self.plan(job)
         if not plan.steps and not job.deleting:
             job.place.settle(job.inputs)
-        state = state_of(plan, plan.digest(job.key, job.inputs))
+        state = state_of(plan, plan.digest(job.key, job.inputs), current().shown.get("had", 0))
         known = Known(plan, state, job.inputs, job.deleting, self.clock.now(), self.mark(job))
         self._known[job.ref.uid] = known
         return known
