@@ -20,7 +20,7 @@ from homeostat.cli.identity import identity
 from homeostat.client import Client, Unreachable
 from homeostat.client.transport import Headers
 from homeostat.guards import Mode
-from homeostat.insight.loops import loops_of
+from homeostat.insight.loops import clock_of, loops_of
 from homeostat.loop.diff import Diff
 from homeostat.loop.election import LAST_PASS, Election, Timing
 from homeostat.loop.observation import ABSENT, Absent
@@ -189,4 +189,5 @@ def test_who_has_not_renewed_its_lease_for_long_or_gave_it_back_keeps_nothing() 
     assert found["silent"].heard == 969.0
     assert found["silent"].last_pass == 900.0
     behind = loops_of([lease("alive", "a", 0), lease("silent", "b", 31)], 900.0)  # the clock of who asks
+    assert clock_of([lease("alive", "a", 0), {"metadata": {"name": "agent"}, "spec": lease("", "b", -420)["spec"]}], 900.0) == 1000.0
     assert [loop.there for loop in behind.values()] == [True, False]

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from homeostat.gpu.beats import Beats
-from homeostat.model.clock import format_micro_time
+from homeostat.model.clock import format_micro_time, format_time
 
 NOW = 1_800_000_000.0
 
@@ -50,6 +50,19 @@ def test_who_does_not_renew_its_lease_is_lost_though_its_clock_is_an_hour_ahead(
     assert heard(beats, 60) == 50
 
 
+def test_a_lease_that_somebody_deletes_says_nothing_of_its_node() -> None:
+    beats = Beats(listens=True)
+    beats.put(lease(0))
+    assert heard(beats, 0) == 0
+    beats.remove("n1")
+    assert heard(beats, 5) == 5
+    beats.put(lease(10, revision=7))  # its agent makes it again
+    assert heard(beats, 10) == 0
+    beats.remove("n1")
+    assert heard(beats, 60) == 50
+    assert math.isnan(heard(beats, 90_000))
+
+
 def test_the_same_lease_seen_again_says_nothing_new() -> None:
     beats = Beats(listens=True)
     for after in (0, 30, 60):
@@ -75,3 +88,14 @@ def test_who_looks_only_once_has_to_believe_what_it_reads() -> None:
 
 def test_without_a_lease_it_was_heard_of_when_it_reported() -> None:
     assert Beats(listens=True).at(NOW, [("n1", NOW - 7)]) == [(NOW - 7, 0.0)]
+
+
+def test_who_looks_only_once_goes_by_when_the_server_took_a_renewal_where_the_clock_of_an_agent_is_wrong() -> None:
+    for wrong in (-420, 420):
+        beats, beat = Beats(listens=False), lease(wrong)
+        beat["metadata"]["managedFields"] = [
+            {"fieldsV1": {"f:spec": {"f:holderIdentity": {}}}, "time": format_time(NOW - 900)},
+            {"fieldsV1": {"f:spec": {"f:renewTime": {}}}, "time": format_time(NOW - 3)},
+        ]
+        beats.put(beat)
+        assert heard(beats, 0) == 3

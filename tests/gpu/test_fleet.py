@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.gpu.facts import NOW, node, plan_of, tenant, workload
+from tests.gpu.facts import NOW, named, node, plan_of, tenant, why, workload
 
 from homeostat.gpu.decisions import Asked, Memory, Verb
 from homeostat.gpu.experience import MUCH, demand_of, remember
@@ -154,3 +154,33 @@ def test_a_gpu_that_is_suspect_takes_nothing(milli: int) -> None:
     nodes = make_nodes([1])
     nodes.health[:] = 1
     assert not Fleet(nodes, 1, np.ones(1, dtype=bool)).fits(Need(1, milli), 0)
+
+
+# parts of GPUs, by MIG
+
+PART = "H100-MIG-1g.10gb"
+
+
+def test_a_replica_gets_no_more_than_one_part_of_a_gpu_for_a_process_sees_no_more() -> None:
+    parts = node("n1", 7, model=PART)
+    plan = plan_of(tenant("a", 64), parts, node("n2"), workload("two", 2), workload("gang", 1, replicas=3, models=[PART]))
+    assert {one.name: {place.node for place in one.places} for one in plan.decisions} == {"team/two": {"n2"}, "team/gang": {"n1"}}
+    alone = plan_of(tenant("a", 64), parts, workload("two", 2), workload("half", "0.5"))
+    assert named(alone.of(Verb.ADMIT)) == ["half"]
+    assert why(alone, "two").reason == (
+        "a replica wants 2 GPUs, and the nodes that have so many have parts of GPUs (MIG), of which a process sees one alone"
+    )
+
+
+def test_parts_are_known_also_where_a_person_named_their_model() -> None:
+    parts = node("n1", 7, model="small")
+    for gpu in parts["spec"]["gpus"]:
+        gpu["partOf"] = "GPU-0"
+    assert named(plan_of(tenant("a", 64), parts, workload("two", 2), workload("one")).of(Verb.ADMIT)) == ["one"]
+
+
+def test_no_nodes_of_parts_are_asked_for_by_what_wants_more_than_one() -> None:
+    pool = {"kind": "NodePool", "metadata": {"name": "p"}, "spec": {"model": PART, "gpusPerNode": 7, "maximum": 9}}
+    quota = tenant("a", 64)
+    assert not plan_of(quota, pool, workload("two", 2, submitted=-400)).of(Verb.SCALE_UP)
+    assert plan_of(quota, pool, workload("one", 1, submitted=-400)).of(Verb.SCALE_UP)

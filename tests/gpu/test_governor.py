@@ -325,6 +325,14 @@ def test_a_pool_at_its_maximum_is_not_asked() -> None:
     assert why(plan, "w").reason.endswith("every pool that has such nodes is at its maximum")
 
 
+def test_beyond_the_maximum_those_go_first_that_the_pool_can_take_back() -> None:
+    """One that joined by itself stays though it is emptier."""
+    pool = pool_of("p", 9, maximum=1) | {"status": {"machines": [{"key": "k", "node": "got"}]}}
+    busy = workload("r", on=[("got", [0])])
+    plan = plan_of(tenant("a", 64), pool, node("came", pool="p"), node("got", pool="p"), busy)
+    assert [decision.name for decision in plan.of(Verb.DRAIN)] == ["got"]
+
+
 def test_where_the_cheapest_pool_gives_none_the_next_is_asked_and_it_is_tried_again() -> None:
     cheap = pool_of("cheap", 1) | {"status": {"machines": [{"key": "k", "refused": "no more quota"}], "trouble": "no more quota"}}
     objects = [tenant("a", 64), cheap, node("n0"), workload("r", 8, on=[("n0", list(range(8)))])]
@@ -397,6 +405,13 @@ def test_a_budget_that_is_used_up_warns_holds_or_suspends(mode: str, verbs: list
     plan = plan_of(of, node("n1"), workload("r", 2, on=[("n1", [0, 1])]), workload("p"), memory=memory)
     assert [decision.verb for decision in plan.decisions] == verbs
     assert plan.memory.spent["a"][1] == pytest.approx(11.0)
+
+
+def test_a_budget_that_is_lowered_to_less_than_is_used_is_told_once() -> None:
+    lowered = tenant("a", 8, budget={"gpuHours": 5})
+    plan = plan_of(lowered, node("n1"), memory=Memory(at=NOW, spent={"a": (NOW - 7200, 9.0)}))
+    assert [decision.verb for decision in plan.decisions] == [Verb.WARN]
+    assert plan_of(lowered, node("n1"), memory=plan.memory, after=5).decisions == []
 
 
 def test_a_new_period_brings_a_new_budget() -> None:

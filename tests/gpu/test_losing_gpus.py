@@ -87,6 +87,16 @@ def test_without_room_it_waits_before_all_others() -> None:
     assert named(second.of(Verb.RESUME, Verb.ADMIT))[0] == "w0"
 
 
+def test_it_comes_first_also_after_the_rest_of_it_had_to_be_ended_elsewhere() -> None:
+    gang = {"replicas": 2, "on": [("n0", list(range(8))), ("n1", list(range(8)))]}
+    rival = workload("p", 8, replicas=2, submitted=-50_000, priority=5)
+    first = plan_of(tenant("a", 64), *fleet_of(3, {0}), workload("w", 8, **gang), workload("x", 8, on=[("n2", list(range(8)))]), rival)
+    assert named(first.of(Verb.REQUEUE)) == ["w"]
+    ending = plan_of(tenant("a", 64), *fleet_of(3, {0}), workload("w", 8, phase="Suspending", **gang), rival, memory=first.memory)
+    waits = workload("w", 8, replicas=2, phase="Suspended")
+    assert named(plan_of(tenant("a", 64), *fleet_of(2, set()), waits, rival, memory=ending.memory).of(Verb.RESUME, Verb.ADMIT)) == ["w"]
+
+
 def test_a_lost_node_of_a_pool_is_to_be_replaced_until_it_is_gone() -> None:
     pool: Object = {"kind": "NodePool", "metadata": {"name": "p"}, "spec": {"model": "H100", "maximum": 9}}
     plan = plan_of(tenant("a"), pool, *fleet_of(3, {0}, pool="p"))
@@ -198,3 +208,51 @@ def test_who_lost_its_node_is_said_to_wait_until_that_is_written_though_it_may_n
     assert named(plan_of(*objects, memory=first.memory, after=5.0).of(Verb.REQUEUE)) == ["w"]
     waits = [*objects[:-1], workload("w", phase="Suspended", suspended=True)]
     assert plan_of(*waits, memory=first.memory, after=5.0).of(Verb.REQUEUE) == []
+
+
+def beat(name: str, renewed: float) -> Object:
+    return {"kind": "Lease", "metadata": {"name": name}, "spec": {"renewTime": stamp(renewed), "leaseDurationSeconds": 40}}
+
+
+def test_work_on_a_node_that_was_deleted_goes_on_elsewhere_when_its_agent_is_not_heard_any_more() -> None:
+    """While it is, the node is about to be declared again, and its work would run twice."""
+    running = workload("w", 2, on=[("gone", [0, 1])])
+    assert plan_of(tenant("a", 8), node("n1"), beat("gone", -30), running).decisions == []
+    for beats in ([beat("gone", -41)], []):
+        plan = plan_of(tenant("a", 8), node("n1"), *beats, running)
+        assert (named(plan.of(Verb.RESUME)), plan.decisions[0].places[0].node) == (["w"], "n1")
+    full = plan_of(tenant("a", 8), node("n1", 1), running)
+    assert [(one.verb, one.reason.partition(":")[0]) for one in full.decisions] == [(Verb.REQUEUE, "gone is no more")]
+    assert named(plan_of(tenant("a", 8), node("n1", 1), running, memory=full.memory, after=5).of(Verb.REQUEUE)) == ["w"]
+
+
+def test_a_gang_of_which_one_node_was_deleted_goes_on_as_a_whole() -> None:
+    gang = workload("w", 2, replicas=2, on=[("gone", [0, 1]), ("n1", [0, 1])])
+    plan = plan_of(tenant("a", 8), node("n1", 4), node("n2", 4), gang)
+    assert [(one.verb, {place.node for place in one.places}) for one in plan.decisions] == [(Verb.RESUME, {"n2"})]
+
+
+@pytest.mark.parametrize("others", [2, 8])
+def test_work_on_gpus_that_its_node_has_no_more_goes_on_elsewhere(others: int) -> None:
+    """Whether other nodes have GPUs of that number or not."""
+    running = workload("w", 2, on=[("n1", [2, 3])])
+    plan = plan_of(tenant("a", 2), node("n1", 2), node("n2", others, cordoned=True), running)
+    assert [(one.verb, one.places[0].node, one.places[0].gpus) for one in plan.decisions] == [(Verb.RESUME, "n1", (0, 1))]
+    full = plan_of(tenant("a", 2), node("n1", 1), node("n2", others, cordoned=True), running)
+    assert [(one.verb, one.reason.partition(":")[0]) for one in full.decisions] == [(Verb.REQUEUE, "GPU 2 of n1 is no more")]
+
+
+@pytest.mark.parametrize("machine", [node("n1", 2, readings=[{"index": 1, "health": "Failed"}]), node("n1", 1)])
+def test_suspended_work_does_not_wait_for_a_gpu_that_failed_or_is_no_more(machine: Object) -> None:
+    suspended = workload("w", 2, on=[("n1", [0, 1])], phase="Suspended", started=-100_000.0)
+    plan = plan_of(tenant("a", 8), machine, node("n2", 2), suspended)
+    assert [(one.verb, one.places[0].node) for one in plan.decisions] == [(Verb.RESUME, "n2")]
+
+
+def test_a_gpu_that_is_cut_by_mig_takes_no_work_and_keeps_what_it_has() -> None:
+    cut = node("n1", 3)
+    for gpu in cut["spec"]["gpus"][1:]:
+        gpu["mig"] = ["1g.10gb"]
+    running = workload("w", 1, on=[("n1", [1])])
+    plan = plan_of(tenant("a"), cut, running, workload("p", 2), workload("q", 1))
+    assert [(one.name, one.places[0].gpus) for one in plan.decisions] == [("team/q", (0,))]

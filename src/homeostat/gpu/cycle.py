@@ -101,6 +101,8 @@ class Cycle:
         with np.errstate(invalid="ignore"):
             self.silent: Bools = self.now - nodes.heard > lease
             self.alive: Bools = self.now - nodes.heard <= lease
+        self.gone = self._read_missing()
+        """By workload that is placed where nothing is any more: what is gone, in words."""
         flapping = nodes.flaps >= self.policy.failure.flaps
         self.open: Bools = self.alive & ~nodes.cordoned & ~nodes.drain & ~flapping
         demand = experience.demand_of(self.next.lesson, self.snapshot)
@@ -108,6 +110,17 @@ class Cycle:
         costs = np.full(len(self.snapshot.models), np.inf)
         np.minimum.at(costs, nodes.model, nodes.cost / np.maximum((nodes.health < Health.ABSENT).sum(axis=1), 1))
         self.cheapest_first: list[int] = np.lexsort((np.arange(len(costs)), costs)).tolist()
+
+    def _read_missing(self) -> dict[int, str]:
+        missing = self.snapshot.missing
+        if not len(missing.node):
+            return {}
+        lives = missing.heard_of(self.now, self.policy.failure.lease.total_seconds())
+        declared, found = set(self.snapshot.nodes.name), dict[int, str]()
+        for at, node, gpu, heard in zip(missing.workload.tolist(), missing.node, missing.gpu.tolist(), lives.tolist(), strict=True):
+            if not heard:
+                found.setdefault(at, f"GPU {gpu} of {node} is no more" if node in declared else f"{node} is no more")
+        return found
 
     def _read_use(self) -> None:
         w, places, tenants = self.snapshot.workloads, self.snapshot.places, self.snapshot.tenants
@@ -191,10 +204,12 @@ class Cycle:
         return self._homes[at]
 
     def _find_home(self, at: int) -> tuple[int, ...]:
-        """The state on a lost node is lost; and who could not come back to its own for long enough gives it up, unless it can just now."""
+        """The state on a lost node is lost, and that of a GPU that failed comes back to no other. Who could not come back to its own for long
+        enough gives it up, unless it can just now."""
         nodes = {replica: node for replica, node, _, _ in self.taken_of(at)}
         home = tuple(nodes[replica] for replica in sorted(nodes))
-        lost = any(self.silent[node] for node in home)
+        failed = self.snapshot.nodes.health >= Health.FAILED
+        lost = at in self.gone or any(self.silent[node] or failed[node, gpu] for _, node, gpu, _ in self.taken_of(at))
         if lost or (self.out_of_patience(at) and not self.fleet.fits(self._need(at, home), int(self.model[at]))):
             return ()
         return home

@@ -112,6 +112,10 @@ class Asked(msgspec.Struct, frozen=True, array_like=True, order=True):
     count: int
 
 
+USED_UP = "/budget"
+"""What follows the name of a tenant whose budget is used up, in `Memory.missed`."""
+
+
 class Memory(msgspec.Struct):
     """What the governor knows of the past; plain data, to be stored and handed in again. Losing it costs fairness some history, nothing else.
 
@@ -159,4 +163,4 @@ class Memory(msgspec.Struct):
     lesson: list[Asked] = []
     """The same when it was last learned from, see `experience`."""
     missed: dict[str, float] = {}
-    """Promises that were reported as not kept, so that each is told once: by subject, when."""
+    """Promises that were reported as not kept, and budgets as used up (`USED_UP`), so that each is told once: by subject, when."""

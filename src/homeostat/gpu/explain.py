@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 import numpy as np
 
+from homeostat.gpu.cycle import gpus
 from homeostat.gpu.decisions import Constraint
 from homeostat.gpu.entitlement import columns_of
-from homeostat.gpu.kinds import Ahead, share_text
+from homeostat.gpu.fleet import Need
+from homeostat.gpu.kinds import WHOLE, Ahead, share_text
 from homeostat.gpu.policies.admission import shapes
 from homeostat.gpu.policies.fair_share import BORROWED, OVERDUE, OWN, grouped_sum
-from homeostat.gpu.snapshot import NONE, Bools, Floats, Ints, Topology
+from homeostat.gpu.snapshot import NONE, Bools, Floats, Ints, Spot, Topology
 from homeostat.gpu.unfit import Emptied, Unfit
 
 if TYPE_CHECKING:
@@ -29,6 +31,9 @@ _KINDS = list(Constraint)
 _LEAVING = 30.0
 """Seconds in which what is on its way out is expected to be gone."""
 _CODE = {constraint: code for code, constraint in enumerate(_KINDS)}
+_NOT_BY_COUNT = [_CODE[one] for one in (Constraint.QUOTA, Constraint.CAPACITY, Constraint.FRAGMENTATION, Constraint.TOPOLOGY, Constraint.HOME)]
+_PASSES = (Constraint.BUDGET, Constraint.OBSERVER)
+"""What keeps work out of the queue and passes by itself."""
 
 
 class Why(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +53,11 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
     ahead_milli: int
     """Thousandths of GPUs that all of those before it want."""
     estimated_start: float | None
+    """None: nobody can say."""
+    never: bool = False
+    """Whether it waits for something that no end of other work brings: another fleet, quota or declaration, or a person."""
+    lent: bool = False
+    """Whether it is within the quota of its tenant, of which others of the cohort have borrowed too much for it."""
 
 
 class Gist(NamedTuple):
@@ -100,6 +110,7 @@ class Pending:
         if len(order):
             found._bind()
             found._estimate()
+        found._await_budgets()
         return found
 
     @classmethod
@@ -161,6 +172,8 @@ class Pending:
             ahead_count=len(rivals),
             ahead_milli=int(cycle.total[rivals].sum()),
             estimated_start=None if np.isnan(start) or np.isinf(start) else start,
+            lent=constraint is Constraint.QUOTA and self._lent(at) > 0,
+            never=bool(self._never[at]) or (position == NONE and constraint not in _PASSES),
         )
 
     def _bind(self) -> None:
@@ -204,11 +217,18 @@ class Pending:
             return Constraint.HOME
         if any((shape, model) not in cycle.misfits and cycle.fleet.fits(need, model) for model in models):
             return Constraint.RESERVATION
-        if sum(int(self._free[model]) for model in models) < need.total:
+        if sum(self._free_for(need, model) for model in models) < need.total:
             return Constraint.CAPACITY
         if need.topology != Topology.ANYWHERE:
             return Constraint.TOPOLOGY
         return Constraint.FRAGMENTATION
+
+    def _free_for(self, need: Need, model: int) -> int:
+        """What is free of a model on nodes that could take such a replica."""
+        if not need.gpu_memory and need.spot == Spot.ALLOW and need.milli <= WHOLE:
+            return int(self._free[model])
+        fleet, nodes = self._cycle.fleet, np.flatnonzero((self._cycle.fleet.model == model) & self._cycle.open)
+        return int(np.maximum(fleet.free[nodes[fleet.allows(need, nodes)]], 0).sum())
 
     def _unfit(self, at: int) -> Unfit | None:
         cycle = self._cycle
@@ -242,9 +262,20 @@ class Pending:
                 cycle.total[waits],
                 free,
             )
+        # By counting there is enough, and still it does not fit, or others of the cohort have it: then counting tells nobody when it will.
+        at_once = order[(self._start[order] <= cycle.now) & np.isin(self._code[order], _NOT_BY_COUNT)]
+        self._start[at_once] = np.nan
         for at, when in cycle.holding.items():
             self._start[at] = np.fmin(when, self._start[at])
         self._start[self._never] = np.nan
+
+    def _await_budgets(self) -> None:
+        """Who waits for the next period of a budget has that time to hope for."""
+        cycle, tenants = self._cycle, self._cycle.snapshot.tenants
+        for at in self._outside[self._code[self._outside] == _CODE[Constraint.BUDGET]].tolist():
+            tenant = int(cycle.snapshot.workloads.tenant[at])
+            began = cycle.next.spent.get(tenants.name[tenant], (np.nan, 0.0))[0]
+            self._start[at] = began + tenants.period[tenant]
 
     def _ahead(self, other: int, at: int) -> Ahead:
         w, cycle = self._cycle.snapshot.workloads, self._cycle
@@ -272,9 +303,15 @@ class Pending:
         tenant = tenants.name[w.tenant[at]] if w.tenant[at] >= 0 else ""
         if constraint is Constraint.QUOTA and cycle.lead[at] != NONE:
             column = int(tenants.column[w.tenant[at], cycle.lead[at]])
-            kept, most = int(reserved(cycle)[w.tenant[at], column]), int(cycle.ledger.limits.nominal[w.tenant[at], column])
+            kept, own = int(reserved(cycle)[w.tenant[at], column]), int(cycle.ledger.limits.nominal[w.tenant[at], column])
             used = int(cycle.ledger.used[w.tenant[at], column]) - kept
-            sentence = f"it wants {wants} of {models[cycle.lead[at]]}, and {tenant} uses {share_text(used)} of its {share_text(most)}"
+            model, lent, may = models[cycle.lead[at]], self._lent(at), int(cycle.ledger.limits.most[w.tenant[at], column])
+            if lent:
+                return f"it wants {wants} of {model} within the quota of {tenant}, of which others of its cohort have borrowed {share_text(lent)} that it needs"
+            sentence = f"it wants {wants} of {model}, and {tenant} uses {share_text(min(used, own))} of its {share_text(own)}"
+            if used > own:
+                why_not = "its cohort has no more to lend" if used + cycle.total[at] <= may else "may borrow no more"
+                sentence += f" and {share_text(used - own)} that it borrowed, and {why_not}"
             sentence += f", and {share_text(kept)} are being cleared for others of it" if kept else ""
             ever = int(cycle.ledger.limits.ever()[w.tenant[at], column])
             return f"{sentence}; it may never have more than {share_text(ever)}" if cycle.total[at] > ever else sentence
@@ -282,18 +319,34 @@ class Pending:
             return self._no_quota(int(w.tenant[at]))
         if at in cycle.reserved:
             return "GPUs are being cleared for it, and it starts when they are free"
-        each = share_text(int(w.milli[at]))
         cannot = self._unfit(at) if self._never[at] else None
-        sentence = cannot[1] if cannot is not None else _SENTENCES[constraint].format(wants=wants, tenant=tenant, replicas=w.replicas[at], each=each)
+        sentence = cannot[1] if cannot is not None else self._plainly(at, constraint)
         return f"{sentence}; {cycle.not_scaled[at]}" if at in cycle.not_scaled else sentence
 
     def _brief(self, at: int, constraint: Constraint) -> str:
+        if constraint is Constraint.QUOTA and self._cycle.lead[at] == NONE:
+            return self._no_quota(int(self._cycle.snapshot.workloads.tenant[at]))
+        return self._plainly(at, constraint)
+
+    def _lent(self, at: int) -> int:
+        """How much of what it wants within its tenant's own quota others have borrowed, in thousandths."""
+        cycle, tenant = self._cycle, int(self._cycle.snapshot.workloads.tenant[at])
+        if cycle.lead[at] == NONE:
+            return 0
+        ledger, column, total = cycle.ledger, int(cycle.snapshot.tenants.column[tenant, cycle.lead[at]]), int(cycle.total[at])
+        own = ledger.used[tenant, column] + total <= ledger.limits.nominal[tenant, column]
+        return max(total - ledger.room(tenant, column), 0) if own else 0
+
+    def _plainly(self, at: int, constraint: Constraint) -> str:
         w, cycle = self._cycle.snapshot.workloads, self._cycle
-        wants, each = share_text(int(cycle.total[at])), share_text(int(w.milli[at]))
-        tenant = cycle.snapshot.tenants.name[w.tenant[at]] if w.tenant[at] >= 0 else ""
-        if constraint is Constraint.QUOTA and cycle.lead[at] == NONE:
-            return self._no_quota(int(w.tenant[at]))
-        return _SENTENCES[constraint].format(wants=wants, tenant=tenant, replicas=w.replicas[at], each=each)
+        return _SENTENCES[constraint].format(
+            gpus=gpus(int(cycle.total[at])),
+            wants=share_text(int(cycle.total[at])),
+            tenant=cycle.snapshot.tenants.name[w.tenant[at]] if w.tenant[at] >= 0 else "",
+            replicas=w.replicas[at],
+            each=share_text(int(w.milli[at])),
+            where=_WHERE[Spot(int(cycle.spot[at]))] if cycle.fleet.spot.any() else "",
+        )
 
     def _no_quota(self, tenant: int) -> str:
         """Of one that may have none of the types that it asks for: which ones it may have, for the name of a type is easily mistyped."""
@@ -314,13 +367,14 @@ _SENTENCES = {
     Constraint.STOPPED: "a person asked for it to be suspended",
     Constraint.BUDGET: "{tenant} has used up its budget of GPU hours",
     Constraint.TYPE: "no node of the fleet has what it asks for",
-    Constraint.TOPOLOGY: "there are {wants} GPUs free, but not near enough to each other",
-    Constraint.FRAGMENTATION: "there are {wants} GPUs free, but not {replicas} times {each} together",
-    Constraint.CAPACITY: "fewer than the {wants} GPUs that it wants are free",
+    Constraint.TOPOLOGY: "it wants {gpus}: so many are free, but not near enough to each other",
+    Constraint.FRAGMENTATION: "it wants {gpus}: so many are free, but not {replicas} times {each} together",
+    Constraint.CAPACITY: "it wants {gpus}, and fewer are free{where}",
     Constraint.RESERVATION: "the GPUs that are free are held for others that come before it",
     Constraint.HOME: "its state lies on a node whose GPUs are taken",
     Constraint.OBSERVER: "too many nodes are silent at once: nothing is decided until they are heard again",
 }
+_WHERE = {Spot.ALLOW: "", Spot.REQUIRE: " on spot nodes", Spot.AVOID: " on nodes that are not spot"}
 
 
 def reserved(cycle: Cycle) -> Ints:

@@ -65,6 +65,7 @@ class Fleet:
         "model",
         "open",
         "packer",
+        "parts",
         "rack",
         "room",
         "size_cpu",
@@ -79,7 +80,7 @@ class Fleet:
         """`demand`: what has been asked for so far, from which it is learned what fits well. `alike`: how much dearer a GPU may be and
         still count as costing the same."""
         self.model, self.domain, self.rack, self.spot = nodes.model, nodes.domain, nodes.rack, nodes.spot
-        self.gpu_memory = nodes.gpu_memory
+        self.gpu_memory, self.parts = nodes.gpu_memory, nodes.parts
         self.healthy: Bools = nodes.health == Health.HEALTHY
         self.there: Bools = nodes.health < Health.FAILED
         """Which GPUs there are, those that are only suspect among them."""
@@ -197,6 +198,8 @@ class Fleet:
         allowed = self.held_until[nodes] >= ends
         if need.gpu_memory:
             allowed &= self.gpu_memory[nodes] * min(need.milli, WHOLE) >= need.gpu_memory * WHOLE
+        if need.milli > WHOLE:
+            allowed &= ~self.parts[nodes]
         if need.spot != Spot.ALLOW:
             allowed &= self.spot[nodes] == (need.spot == Spot.REQUIRE)
         return allowed
@@ -231,7 +234,7 @@ class Fleet:
 
     def _able(self, need: Need, models: Sequence[int]) -> Bools:
         """Which nodes take work such as this, whatever is free."""
-        key = (need.gpu_memory, min(need.milli, WHOLE) if need.gpu_memory else 0, need.spot, *models)
+        key = (need.gpu_memory, min(need.milli, WHOLE) if need.gpu_memory else 0, need.milli > WHOLE, need.spot, *models)
         able = self._can.get(key)
         if able is None:
             able = np.zeros(len(self.model), dtype=bool)

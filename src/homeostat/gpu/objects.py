@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from homeostat.gpu.beats import Beats
-from homeostat.gpu.kinds import SIZE_MOST, WHOLE, NodeStage, milli
+from homeostat.gpu.kinds import SIZE_MOST, WHOLE, NodeStage, is_part, milli
 from homeostat.gpu.membership import got_by, pool_of
 from homeostat.gpu.snapshot import (
     ANY_MODEL,
@@ -26,6 +26,7 @@ from homeostat.gpu.snapshot import (
     Health,
     Idle,
     Ints,
+    Missing,
     Mode,
     Nodes,
     Phase,
@@ -156,8 +157,10 @@ class Reader:
         if self._machines is None:
             index = {name: at for at, name in enumerate(models)}
             at, got = {name: at for at, name in enumerate(pools.name)}, got_by(self._pools.values())
-            of = {name: at.get(pool_of(node, got), NONE) for name, node in self._nodes.items()}
-            self._machines = _read_nodes([self._nodes[name] for name in sorted(self._nodes)], index, of)
+            of = {name: pool_of(node, got) for name, node in self._nodes.items()}
+            given = _bools(of[name] in got.get(name, ()) for name in sorted(of))
+            machines = _read_nodes([self._nodes[name] for name in sorted(self._nodes)], index, {name: at.get(pool, NONE) for name, pool in of.items()})
+            self._machines = _with(machines, given=given)
         elif self._reported:
             self._machines = self._renewed(self._machines, models)
         self._reported.clear()
@@ -174,7 +177,8 @@ class Reader:
         rows["started"] = np.where(runs & np.isnan(rows["started"]), now, rows["started"])
         with np.errstate(invalid="ignore"):
             rows["ran"] = np.where(runs, np.maximum(rows["ran"], now - rows["started"]), rows["ran"])
-        return Snapshot(now, models, Workloads.of(rows, uids, names), self._places(slots, nodes), nodes, tenants, pools)
+        places, missing = self._places(slots, nodes, now)
+        return Snapshot(now, models, Workloads.of(rows, uids, names), places, nodes, tenants, pools, missing)
 
     def _in_order(self) -> Ints:
         """The slots of all workloads by submission and uid: what moved is put in where it belongs, all else stays as it was."""
@@ -284,10 +288,10 @@ class Reader:
             rows += [(place["replica"], node, gpu, each) for gpu in place.get("gpus", ())]
         return np.array(rows, dtype=np.int64).reshape(-1, 4)
 
-    def _places(self, slots: Ints, nodes: Nodes) -> Places:
-        """What is held, in the order of workloads. Of what lies on nodes or GPUs that are not there nothing is said."""
+    def _places(self, slots: Ints, nodes: Nodes, now: float) -> tuple[Places, Missing]:
+        """What is held, in the order of workloads; and what of it lies on nodes or GPUs that nobody declares."""
         if not self._assigned:
-            return Places.of([])
+            return Places.of([]), Missing.none()
         position = np.zeros(len(self._rows), dtype=np.int64)
         position[slots] = np.arange(len(slots))
         held = np.fromiter(self._assigned, dtype=np.int64, count=len(self._assigned))
@@ -298,7 +302,16 @@ class Reader:
         there = np.array([index.get(name, NONE) for name in self._numbers], dtype=np.int64)
         node = there[table[:, 1]]
         rows = np.column_stack((owner, table[:, 0], node, table[:, 2], table[:, 3]))
-        return Places.of(rows[(node != NONE) & (table[:, 2] < nodes.health.shape[1])])
+        known = (node != NONE) & (table[:, 2] < nodes.health.shape[1])
+        found, lacks = rows[known], ~known
+        lacks[known] = (nodes.health[found[:, 2], found[:, 3]] == Health.ABSENT) & (found[:, 4] > 0)
+        return Places.of(found), self._missing(rows[lacks], table[lacks, 1], now) if lacks.any() else Missing.none()
+
+    def _missing(self, rows: Ints, number: Ints, now: float) -> Missing:
+        names = list(self._numbers)
+        named = [names[at] for at in number.tolist()]
+        beats = [self.heard(name, now) if node == NONE else (math.nan, 0.0) for name, node in zip(named, rows[:, 2].tolist(), strict=True)]
+        return Missing(rows[:, 0], named, rows[:, 3], _floats(heard for heard, _ in beats), _floats(lease for _, lease in beats))
 
     # tenants, nodes, pools
 
@@ -370,10 +383,11 @@ def _read_nodes(nodes: Sequence[Object], models: dict[str, int], pools: dict[str
     health = np.full((len(nodes), width), int(Health.ABSENT))
     readings = {field: np.full((len(nodes), width), np.nan) for field in ("utilisation", "memoryTraffic", "cpu")}
     for at, (spec, state) in enumerate(zip(specs, states, strict=True)):
-        health[at, [gpu["index"] for gpu in spec.get("gpus") or ()]] = Health.HEALTHY
+        for gpu in spec.get("gpus") or ():
+            health[at, gpu["index"]] = Health.SUSPECT if gpu.get("mig") else Health.HEALTHY
         for reading in state.get("gpus") or ():
             if reading["index"] < width and health[at, reading["index"]] != Health.ABSENT:
-                health[at, reading["index"]] = _HEALTH[reading.get("health", "Healthy")]
+                health[at, reading["index"]] = max(health[at, reading["index"]], _HEALTH[reading.get("health", "Healthy")])
                 for field, values in readings.items():
                     value = reading.get(field)
                     values[at, reading["index"]] = np.nan if value is None or value < 0 else value
@@ -384,6 +398,7 @@ def _read_nodes(nodes: Sequence[Object], models: dict[str, int], pools: dict[str
         domain=_groups(spec.get("nvlinkDomain") for spec in specs),
         rack=_groups(spec.get("rack") for spec in specs),
         pool=_ints(pools.get(obj["metadata"]["name"], NONE) for obj in nodes),
+        given=np.zeros(len(nodes), dtype=bool),
         cpu=_ints(_size(spec, "cpuMilli") for spec in specs),
         memory=_ints(_size(spec, "memoryMib") for spec in specs),
         cost=_floats(spec.get("costPerHour", 0.0) for spec in specs),
@@ -401,6 +416,7 @@ def _read_nodes(nodes: Sequence[Object], models: dict[str, int], pools: dict[str
         gpu_memory=_ints(
             min((_size(gpu, "memoryMib") for gpu in spec.get("gpus") or ()), default=0) for spec in specs
         ),
+        parts=_bools(is_part(spec["model"]) or any(gpu.get("partOf") for gpu in spec.get("gpus") or ()) for spec in specs),
         health=health,
         use=readings["utilisation"],
         traffic=readings["memoryTraffic"],
@@ -452,6 +468,7 @@ def _read_pools(pools: Sequence[Object], models: dict[str, int]) -> Pools:
         model=_ints(models[spec["model"]] for spec in specs),
         gpus=_ints(spec.get("gpusPerNode", 8) for spec in specs),
         gpu_memory=_ints(_size(spec, "gpuMemoryMib") for spec in specs),
+        parts=_bools(is_part(spec["model"]) for spec in specs),
         cpu=_ints(_size(spec, "cpuMilli") for spec in specs),
         memory=_ints(_size(spec, "memoryMib") for spec in specs),
         minimum=_ints(_wanted(obj, "minimum") for obj in pools),

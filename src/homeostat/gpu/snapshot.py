@@ -8,7 +8,7 @@ seconds since the epoch, what has no end is infinite, what is not known is NaN.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 
 import numpy as np
@@ -171,6 +171,29 @@ class Places:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Missing:
+    """One entry for each GPU that a replica is placed on and nobody declares: its node was deleted, or has fewer GPUs than it had."""
+
+    workload: Ints
+    node: Sequence[str]
+    gpu: Ints
+    heard: Floats
+    """When the lease of a node that nobody declares was last renewed, by our clock; NaN: never, or the node is declared without this GPU."""
+    lease: Floats
+    """For how many seconds its agent said that this holds; 0: it did not say."""
+
+    @classmethod
+    def none(cls) -> Missing:
+        """All is there."""
+        return cls(np.zeros(0, dtype=np.int64), (), np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0))
+
+    def heard_of(self, now: float, least: float) -> Bools:
+        """Of which the agent lives: it declares its node again, and until then nothing is known to be lost."""
+        with np.errstate(invalid="ignore"):
+            return np.asarray(now - self.heard <= np.maximum(self.lease, least))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Nodes:
     """One entry a node, by name; what is said of GPUs is a row a node, as wide as the largest of them."""
 
@@ -179,6 +202,8 @@ class Nodes:
     domain: Ints
     rack: Ints
     pool: Ints
+    given: Bools
+    """Whether that pool says that it got it: others joined it by themselves, and are not given back."""
     cpu: Ints
     memory: Ints
     cost: Floats
@@ -194,6 +219,8 @@ class Nodes:
     flaps: Ints
     gpu_memory: Ints
     """Of the smallest of its GPUs."""
+    parts: Bools
+    """Whether its GPUs are parts of others, by MIG: a process sees one of them, so no replica gets more."""
     health: Ints
     """[nodes, gpus] of `Health`."""
     use: Floats
@@ -240,6 +267,7 @@ class Pools:
     model: Ints
     gpus: Ints
     gpu_memory: Ints
+    parts: Bools
     cpu: Ints
     memory: Ints
     minimum: Ints
@@ -268,6 +296,7 @@ class Snapshot:
     nodes: Nodes
     tenants: Tenants
     pools: Pools
+    missing: Missing = field(default_factory=Missing.none)
 
     @classmethod
     def from_objects(cls, objects: Sequence[dict[str, object]], now: float) -> Snapshot:

@@ -64,6 +64,10 @@ def _lacking(fleet: Fleet, need: Need, nodes: Ints) -> str:
     nodes = nodes[gpus * WHOLE >= need.milli]
     if not len(nodes):
         return f"no node of the fleet has the {each} GPUs that a replica wants: the most is {gpus.max(initial=0)}"
+    if need.milli > WHOLE:
+        nodes = nodes[~fleet.parts[nodes]]
+        if not len(nodes):
+            return f"a replica wants {each} GPUs, and the nodes that have so many have parts of GPUs (MIG), of which a process sees one alone"
     memory = fleet.gpu_memory[nodes] * min(need.milli, WHOLE) // WHOLE
     nodes, most = nodes[memory >= need.gpu_memory], memory.max()
     if not len(nodes):

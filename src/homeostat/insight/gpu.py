@@ -14,7 +14,7 @@ import msgspec
 
 from homeostat.client import Client
 from homeostat.gpu.controller.notes import FIELD, NAME
-from homeostat.gpu.decisions import Decision, Memory, Plan
+from homeostat.gpu.decisions import Decision, Memory, Plan, Verb
 from homeostat.gpu.governor import decide
 from homeostat.gpu.kinds import NODE, POLICY, POOL, TENANT, WORKLOAD, GpuPolicySpec
 from homeostat.gpu.objects import Reader
@@ -62,8 +62,9 @@ class Facts:
         return uid if obj is None else title(obj)
 
     def decision_on(self, uid: str) -> Decision | None:
-        """What the next cycle would do to a workload."""
-        return next((one for one in self.plan.decisions if one.kind == "Workload" and one.subject == uid), None)
+        """What the next cycle would do to a workload; what is only said of it is not done to it."""
+        mine = (one for one in self.plan.decisions if one.kind == "Workload" and one.subject == uid)
+        return next((one for one in mine if one.verb not in (Verb.REPORT, Verb.WARN)), None)
 
 
 def title(obj: Object) -> str:

@@ -6,14 +6,17 @@ import difflib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from homeostat.gpu.cycle import gpus
-from homeostat.gpu.decisions import Decision
+from homeostat.gpu.controller.standing import lagging
+from homeostat.gpu.cycle import HOUR, gpus
+from homeostat.gpu.decisions import Constraint, Decision
 from homeostat.gpu.explain import Why
 from homeostat.gpu.kinds import WHOLE, milli
 from homeostat.insight.fleets import hold_of
 from homeostat.insight.gpu import Facts, Object, phase_of, title
+from homeostat.insight.gpu_view import lost_nodes
 from homeostat.insight.words import ago, count
 from homeostat.model.clock import format_time, parse_time
+from homeostat.model.conditions import find_condition
 
 Line = tuple[str, str]
 """What it is about, in a word, and what is said of it. Without a word it goes on with the line before."""
@@ -29,6 +32,7 @@ _DONE = {
     "end": "ended",
 }
 _WAY_OUT = {
+    "lent": "what others of its cohort borrowed ends, or makes way when it has run for its minimum; `homeostat gpu quota` shows who borrows",
     "quota": "`homeostat gpu quota {tenant}` shows what {tenant} uses; a larger quota, or the end of one of its workloads, lets it start",
     "budget": "a larger budget, or the next period of it",
     "capacity": "GPUs come free, or a node joins",
@@ -108,7 +112,7 @@ class Story:
             "aheadGpus": why.ahead_milli / WHOLE,
             "estimatedStart": None if start is None else format_time(start),
             "startsInSeconds": None if start is None else max(round(start - self.facts.now), 0),
-            "whatHelps": _WAY_OUT.get(why.constraint, "").format(
+            "whatHelps": _WAY_OUT.get("lent" if why.lent else why.constraint, "").format(
                 tenant=self.spec["tenant"], name=self.meta["name"], namespace=self.meta.get("namespace", "")
             ),
         }
@@ -139,6 +143,7 @@ class Story:
         yield from self._declared_since()
         yield from self._decision_lines()
         yield from self._waiting_lines()
+        yield from self._told_lines()
         yield "next", self._what_comes()
 
     def _end(self) -> Iterator[Line]:
@@ -194,19 +199,50 @@ class Story:
             return
         yield "held back", f"by {waits['constraint']}, for {ago(waits['seconds'])}: {waits['reason']}"
         if waits["position"]:
-            ahead = f"{count(waits['aheadWorkloads'], 'workload')} ahead of it for the same GPUs or quota, with {gpus(self.why.ahead_milli)}"
-            nobody = "nobody is ahead of it for the same"
-            yield "position", f"{waits['position']} of {waits['queue']}; {ahead if waits['aheadWorkloads'] else nobody}"
+            yield "position", f"{waits['position']} of {waits['queue']}; {self._those_ahead(self.why)}"
             width = max((len(one["name"]) for one in waits["ahead"]), default=0)
             for one in waits["ahead"]:
                 yield "", f"  {one['name']:{width}}  {one['tenant']} wants {one['gpus']}: {one['why']}"
             if waits["aheadWorkloads"] > len(waits["ahead"]):
                 yield "", f"  and {waits['aheadWorkloads'] - len(waits['ahead'])} before those"
-        starts = waits["startsInSeconds"]
-        unknown = "nobody can say when: nothing that is known of would let it start"
-        yield "likely", unknown if starts is None else f"in about {ago(starts)}, by how long what runs is expected to go on"
+        if waits["position"] and not self.why.never and (used_up := self._no_more_preemptions()):
+            yield "", used_up
+        yield "likely", self._likely(waits["startsInSeconds"], self.why)
         if waits["whatHelps"]:
             yield "helps", waits["whatHelps"]
+
+    def _told_lines(self) -> Iterator[Line]:
+        """Promises that were not kept, and GPUs that lie idle: as it was said when it was found."""
+        kept, idle = (find_condition(self.obj, kind) or {} for kind in ("SlaMet", "Idle"))
+        if kept.get("status") == "False":
+            yield "missed", f"{self._since(kept['lastTransitionTime'])} ago: {kept.get('message', '')}"
+        if idle.get("status") == "True":
+            yield "idle", f"{self._since(idle['lastTransitionTime'])} ago: {idle.get('message', '')}"
+
+    def _no_more_preemptions(self) -> str:
+        """That nobody is taken off for it now, whatever its priority; empty where somebody may be."""
+        policy, used = self.facts.policy.preemption, self.facts.plan.pending.cycle.next.preemptions
+        if not policy.enabled or not policy.per_hour or len(used) < policy.per_hour:
+            return ""
+        again = ago(max(sorted(used)[-policy.per_hour] + HOUR - self.facts.now, 0.0))
+        return f"nobody makes way for it for another {again}: {count(len(used), 'preemption')} in the last hour, and the GpuPolicy allows {policy.per_hour}"
+
+    @staticmethod
+    def _those_ahead(why: Why) -> str:
+        if why.ahead_count:
+            return f"{count(why.ahead_count, 'workload')} ahead of it for the same GPUs or quota, with {gpus(why.ahead_milli)}"
+        if why.position == 1:
+            return "nobody is ahead of it"
+        return f"{count(why.position - 1, 'workload')} ahead of it, none for the same GPUs or quota"
+
+    @staticmethod
+    def _likely(starts: float | None, why: Why) -> str:
+        if why.never:
+            return "not as things are: that other work ends would not let it start"
+        if starts is None:
+            return "nobody can say when"
+        by = "when the next period of the budget begins" if why.constraint is Constraint.BUDGET else "by how long what runs is expected to go on"
+        return f"in about {ago(starts)}, {by}"
 
     def _what_comes(self) -> str:
         if self.facts.halts and self.next is not None:
@@ -215,13 +251,17 @@ class Story:
             return f"{self._would()}, but it is held by {self.hold.guard}: {self.hold.reason}. See `homeostat explain workload {self.meta['name']}`"
         if self.next is not None:
             return f"{self._would()}, at the next cycle"
+        if self.why is not None and self.why.never:
+            nodes = self.why.constraint in (Constraint.TYPE, Constraint.TOPOLOGY, Constraint.CAPACITY)
+            return f"{'nothing, until nodes join that it fits on' if nodes else 'nothing, until that is changed'}; every cycle looks again"
         if self.why is not None:
             return "it starts when it is its turn and there is room; every cycle looks again"
         if self.phase == "Pending":
             return f"nothing: what it declares cannot be read. See `homeostat explain workload {self.meta['name']}`"
-        return {"Starting": "its agents start it", "Suspending": "its agents take it off its GPUs"}.get(
-            self.phase, "nothing is planned: it runs on"
-        )
+        if self.phase in ("Starting", "Suspending"):
+            lost = lost_nodes(self.facts)
+            return lagging(self.status, lost.__contains__) or "its agents have done it, and that is about to be noted"
+        return "nothing is planned: it runs on"
 
     def _would(self) -> str:
         if self.next is None:

@@ -87,10 +87,13 @@ def places(workload: Object) -> Iterator[tuple[str, int, Row]]:
 
 
 def _gpu(gpu: Row, reading: Row, holders: list[Row]) -> Row:
+    health, reason = reading.get("health", "Healthy"), reading.get("reason", "")
+    if gpu.get("mig") and health == "Healthy":
+        health, reason = "Suspect", f"cut by MIG into {', '.join(gpu['mig'])}"
     return {
         "index": gpu["index"],
-        "health": reading.get("health", "Healthy"),
-        "reason": reading.get("reason", ""),
+        "health": health,
+        "reason": reason,
         "utilisation": reading.get("utilisation"),
         "memoryUsedMib": reading.get("memoryUsedMib"),
         "memoryMib": gpu.get("memoryMib", 0),

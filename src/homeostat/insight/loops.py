@@ -30,7 +30,7 @@ NOBODY = Keeping(there=False)
 
 def loops_of(leases: Iterable[Object], now: float) -> dict[str, Keeping]:
     """By kind, all that ever had a loop. Of clocks that differ, the one that is ahead counts."""
-    found = [lease for lease in leases if lease["metadata"]["name"].startswith(PREFIX)]
+    found = [lease for lease in leases if _of_a_loop(lease)]
     now = clock_of(found, now)
     return {lease["metadata"]["name"].removeprefix(PREFIX): _keeping(lease, now) for lease in found}
 
@@ -43,8 +43,12 @@ def _keeping(lease: Object, now: float) -> Keeping:
 
 
 def clock_of(leases: Iterable[Object], now: float) -> float:
-    """Of clocks that differ, the one that is ahead."""
-    return max([now, *map(renewed, leases)])
+    """Of clocks that differ, ours and those of loops, the one that is ahead. Those of agents do not count: loops do not go by them either."""
+    return max([now, *(renewed(lease) for lease in leases if _of_a_loop(lease))])
+
+
+def _of_a_loop(lease: Object) -> bool:
+    return bool(lease["metadata"]["name"].startswith(PREFIX))
 
 
 def renewed(lease: Object) -> float:

@@ -153,7 +153,8 @@ class Judge:
             self._unread.setdefault((kind, key), before)
             if obj is not None:
                 self._known[kind][key] = obj
-                obj["metadata"].pop("managedFields", None)  # nobody reads them here, and they are the larger part
+                if kind != LEASE:  # of leases they tell when the server took them; of all else they are the larger part, and nobody reads them here
+                    obj["metadata"].pop("managedFields", None)
             if kind == NODE.kind:
                 self.racks.put_node(key.name, obj)
             elif kind == WORKLOAD.kind:

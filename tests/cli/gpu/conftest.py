@@ -88,6 +88,9 @@ class Fleet:
         self.write(
             "coordination.k8s.io/v1", "Lease", {"metadata": {"name": name}, "spec": lease}, namespace="kube-system"
         )
+        if heard:  # that the server took it just now is not to be seen
+            unstamped = {"metadata": {"managedFields": [{}]}}
+            self.plane._call(lambda client: client.kind("coordination.k8s.io/v1", "Lease").patch(name, unstamped, namespace="kube-system"))
 
     def workload(
         self, name: str, of: str, *, on: tuple[str, list[int]] | None = None, status: Object | None = None, **spec: Any

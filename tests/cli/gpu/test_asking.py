@@ -18,9 +18,9 @@ import pytest
 import yaml
 from tests.cli.conftest import COMMAND
 
-from homeostat.gpu.kinds import GROUP, NODE, WORKLOAD
+from homeostat.gpu.kinds import GROUP, NODE, POLICY, WORKLOAD
 from homeostat.guards.policy import POLICY_KIND
-from homeostat.model.clock import format_time
+from homeostat.model.clock import format_micro_time, format_time
 
 from .conftest import Ask, Fleet
 
@@ -82,6 +82,49 @@ def test_explain_names_what_binds_the_position_and_who_is_ahead_with_how_much(as
     assert "position   2 of 2; 1 workload ahead of it" in said
     assert "default/first  speech wants 8: higher priority" in said
     assert "homeostat gpu quota speech" in said
+
+
+def test_explain_says_of_the_second_in_the_queue_that_the_first_wants_something_else(ask: Ask, fleet: Fleet) -> None:
+    fleet.tenant("alone", 1)
+    fleet.workload("first", "speech", resources={"gpus": 8}, priority=5)
+    fleet.workload("other", "alone", resources={"gpus": 1}, replicas=2)
+    said = ask("explain", "first").stdout + ask("explain", "other").stdout
+    assert "position   1 of 2; nobody is ahead of it\n" in said
+    assert "position   2 of 2; 1 workload ahead of it, none for the same GPUs or quota" in said
+
+
+def test_explain_promises_nothing_to_one_that_no_end_of_other_work_lets_start(ask: Ask, fleet: Fleet) -> None:
+    fleet.workload("odd", "speech", resources={"gpus": "1.5"})
+    said = ask("explain", "odd").stdout
+    assert "likely     not as things are" in said
+    assert "next       nothing, until that is changed" in said
+
+
+def test_explain_tells_a_promise_that_was_not_kept_and_does_not_take_the_telling_for_what_comes_next(ask: Ask, fleet: Fleet) -> None:
+    missed = {"type": "SlaMet", "status": "False", "reason": "SlaMissed", "message": "its deadline passed 1 s ago"}
+    missed["lastTransitionTime"] = format_time(time.time() - 90)
+    fleet.workload("late", "speech", on=("n1", [6]), deadline="2020-01-01T00:00:00Z", status={"conditions": [missed]})
+    said = ask("explain", "late").stdout
+    assert "missed     1m3" in said
+    assert "ago: its deadline passed 1 s ago" in said
+    assert "next       nothing is planned: it runs on" in said
+
+
+def test_explain_says_that_nobody_makes_way_while_the_preemptions_of_the_hour_are_used_up(ask: Ask, fleet: Fleet) -> None:
+    memory = {"at": time.time(), "preemptions": [time.time() - 1800, time.time() - 60]}
+    notebook = {"metadata": {"name": "homeostat-governor"}, "data": {"memory": json.dumps(memory)}}
+    fleet.write("v1", "ConfigMap", notebook, namespace="kube-system")
+    fleet.write(POLICY.api_version, "GpuPolicy", {"metadata": {"name": "default"}, "spec": {"preemption": {"perHour": 2}}})
+    fleet.workload("urgent", "vision", resources={"gpus": 4}, priority=9)
+    said = ask("explain", "urgent").stdout
+    assert "nobody makes way for it for another 29m5" in said
+    assert "2 preemptions in the last hour, and the GpuPolicy allows 2" in said
+
+
+def test_explain_says_what_keeps_an_agent_from_starting_it(ask: Ask, fleet: Fleet) -> None:
+    report = {"replica": 0, "node": "n1", "state": "Unknown", "gpus": [6], "reason": "No space left on device"}
+    fleet.workload("stuck", "speech", on=("n1", [6]), status={"phase": "Starting", "reports": [report]})
+    assert "next       n1 has still to run it: No space left on device" in ask("explain", "stuck").stdout
 
 
 def test_explain_says_of_one_that_was_declared_anew_that_it_runs_as_before(ask: Ask, fleet: Fleet) -> None:
@@ -213,6 +256,23 @@ def test_top_shows_who_holds_each_gpu_how_it_is_and_which_node_is_lost(ask: Ask,
     each = ask("top", "--gpus").stdout
     assert "default/train (vision)" in each
     assert "Failed: XID 79" in each
+
+
+@pytest.mark.parametrize("wrong", [-420, 420])
+def test_a_node_whose_clock_is_minutes_off_is_neither_lost_nor_does_it_set_the_time(ask: Ask, fleet: Fleet, wrong: int) -> None:
+    renewed = {"spec": {"renewTime": format_micro_time(time.time() + wrong)}}
+    fleet.plane._call(lambda client: client.kind("coordination.k8s.io/v1", "Lease").patch("n1", renewed, namespace="kube-system"))
+    (node,) = json.loads(ask("top", "-o", "json").stdout)["nodes"]
+    assert (node["lost"], node["heardSecondsAgo"] < 10) == (False, True)
+    said = ask("explain", "train").stdout
+    assert "for 10m" in said
+    assert "nothing is planned: it runs on" in said
+
+
+def test_top_tells_gpus_that_take_no_work_from_free_ones(ask: Ask, fleet: Fleet) -> None:
+    fleet.node("n2", 1, health="Suspect", reason="MIG is on")
+    (row,) = [line for line in ask("top").stdout.splitlines() if line.startswith("n2 ")]
+    assert row.rstrip().endswith(" !")
 
 
 def test_nothing_is_coloured_where_there_is_no_terminal(ask: Ask, fleet: Fleet) -> None:

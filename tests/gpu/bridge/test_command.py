@@ -125,3 +125,17 @@ def test_a_machine_that_is_in_no_slurm_cluster_is_told_what_slurm_says(world: Wo
     done = bridge("slurm", "--state", tmp_path / "state", "--kubeconfig", world.plane.kubeconfig, "--slurm-bin", programs)
     assert done.returncode == 1
     assert "sinfo --version: exit status 1: fatal: no configuration: is this machine part of a Slurm cluster?" in done.stderr
+
+
+def test_a_bridge_at_a_server_that_knows_nothing_of_gpus_says_so(homeostat: TestPlane, tmp_path: Path) -> None:
+    config = str(homeostat.kubeconfig)
+    command = [sys.executable, "-m", "homeostat", "bridge", "kubernetes", "--kubeconfig", config, "--cluster-kubeconfig", config]
+    started = subprocess.Popen([*command, "--image", "x", "--state", str(tmp_path)], stderr=subprocess.PIPE, text=True)
+    try:
+        assert started.stderr is not None
+        said = started.stderr.readline()
+    finally:
+        started.kill()
+        started.communicate()
+    assert 'no matches for kind \\"Workload\\"' in said
+    assert "--allow gpu" in said

@@ -216,6 +216,23 @@ async def test_what_others_run_is_counted_and_left_alone(world: World, cluster: 
     assert "theirs" in cluster.kubelets["k1"].processes
 
 
+async def test_where_a_cluster_shows_fewer_gpus_than_are_given_away_nobody_is_taken_off(world: World, cluster: KubernetesCluster) -> None:
+    """Which one is no more, and whose, is not known: indexes are only counted by."""
+    async with cluster.kept(world):
+        await world.quota(16)
+        for name in ("one", "two"):
+            await submit(world, name, gpus=8)
+            await world.phase(name, "Running")
+        for kubelet in cluster.kubelets.values():
+            kubelet.gpus = 6
+            await kubelet.tell(ready=True)
+        await until(world.nodes, "k1", lambda obj: len(obj["status"].get("gpus", ())) == 8)
+        await submit(world, "next")
+        await world.until("next", lambda obj: obj.get("status", {}).get("constraint") == "quota")
+        assert [traced(world, name) for name in ("one", "two")] == [["begun"], ["begun"]]
+        assert await world.running() == ["one", "two"]
+
+
 async def test_while_the_cluster_does_not_answer_nothing_is_known_and_nothing_is_lost(
     world: World, cluster: KubernetesCluster, tmp_path: Path
 ) -> None:

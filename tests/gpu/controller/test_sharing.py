@@ -205,6 +205,18 @@ async def test_after_a_restart_nothing_is_begun_twice_and_the_past_is_known(worl
         await world.begin()
 
 
+async def test_that_a_budget_is_used_up_is_written_down_at_once(world: World) -> None:
+    """Who decides next, after a crash, or in `gpu explain`, must not let its work on for another minute."""
+    async with world.node("n1", 1):
+        await world.quota(1)
+        await world.declare("job")
+        await world.phase("job", "Running")
+        spec = {"spec": {"budget": {"gpuHours": 1e-9, "onExceeded": "Suspend"}}}
+        await world.tenants.patch("t", spec)
+        await world.phase("job", "Suspended")
+        assert (await _spent(world))[1] >= 1e-9
+
+
 async def _spent(world: World) -> list[float]:
     """When the period of the budget began, and what was used of it."""
     kept = await world.client.kind("v1", "ConfigMap", namespace="kube-system").get("homeostat-governor")

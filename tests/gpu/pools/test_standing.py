@@ -11,7 +11,16 @@ from homeostat.gpu.decisions import Constraint, Decision, Verb
 from homeostat.gpu.kinds import NodeStage, PoolNode
 from homeostat.gpu.membership import got_by, pool_of, strays
 from homeostat.gpu.objects import Reader
-from homeostat.gpu.pools.standing import PoolWish, by_node, late_ones, node_wish, pool_state, pool_wish, unwanted_ones
+from homeostat.gpu.pools.standing import (
+    PoolWish,
+    by_node,
+    is_silent,
+    late_ones,
+    node_wish,
+    pool_state,
+    pool_wish,
+    unwanted_ones,
+)
 from homeostat.gpu.pools.ways import Had, PoolFailed, listed, obtained
 
 Object = dict[str, Any]
@@ -203,3 +212,13 @@ def test_a_node_counts_for_the_pool_that_got_it_from_when_that_is_written_down_u
     assert reader.snapshot(NOW).nodes.pool.tolist() == [0, 0]
     reader.put(getting("p"))
     assert reader.snapshot(NOW).nodes.pool.tolist() == [-1, 0]
+
+
+def test_a_node_whose_clock_is_minutes_behind_is_silent_when_the_server_hears_nothing_of_it() -> None:
+    """One that was given back and still lives would declare itself anew if it were taken out of the API."""
+    stamps = [{"fieldsV1": {"f:spec": {"f:renewTime": {}}}, "time": "2026-01-01T00:07:00Z"}]
+    spec = {"renewTime": "2026-01-01T00:00:00.000000Z", "leaseDurationSeconds": 40}
+    lease = {"metadata": {"name": "n", "managedFields": stamps}, "spec": spec}
+    heard = datetime(2026, 1, 1, 0, 7, tzinfo=UTC).timestamp()
+    assert [is_silent(one, heard + after, 40.0) for one, after in ((lease, 39), (lease, 41), (None, 0))] == [False, True, True]
+    assert is_silent({"metadata": {"name": "n"}, "spec": {}}, heard, 40.0)

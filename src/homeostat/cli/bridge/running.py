@@ -141,6 +141,8 @@ async def _keep(how: How, cluster: Cluster, state: Path) -> None:
         def greeting() -> str:
             nodes = [node.member for node in bridge.nodes.values()]
             what = f"{len(nodes)} nodes with {sum(one.gpus for one in nodes)} GPUs of {cluster.what}"
+            if not nodes:
+                what = f"no node: {cluster.what} shows none with GPUs. If that is the wrong cluster, stop it; if some come, they are kept"
             return f"keeping {what}. Ctrl-C stops the bridge; what it sent there goes on."
 
         await run_until_stopped(bridge.run(), bridge.ready, greeting)

@@ -143,7 +143,7 @@ def _cell(gpu: dict[str, Any], letters: dict[str, str]) -> str:
     if gpu["health"] == "Failed":
         return click.style(" x  ", fg="red")
     if not gpu["holders"]:
-        return " ?  " if gpu["unknownProcesses"] else click.style(" ·  ", dim=True)
+        return " ?  " if gpu["unknownProcesses"] else " !  " if gpu["health"] == "Suspect" else click.style(" ·  ", dim=True)
     letter = letters.get(gpu["holders"][0]["tenant"], "?")
     mark = "+" if len({one["tenant"] for one in gpu["holders"]}) > 1 else letter
     busy = "  " if gpu["utilisation"] is None else f"{min(round(gpu['utilisation'] * 100), 99):2}"

@@ -61,6 +61,7 @@ class Agent:
             clock=clock,
             read_seconds=read_seconds,
             beat_seconds=beat_seconds,
+            numbered=None if devices.simulated else devices,
         )
         self.ready = asyncio.Event()
         """Set once the node is declared and its lease held."""

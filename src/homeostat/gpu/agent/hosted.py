@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from homeostat.client import Unreachable
 from homeostat.client.backoff import Backoff
 from homeostat.gpu.agent import journal, witness
-from homeostat.gpu.agent.devices import Devices
+from homeostat.gpu.agent.devices import Devices, Gone
 from homeostat.gpu.agent.family import family_of
 from homeostat.gpu.agent.journal import Note
 from homeostat.gpu.agent.launching import Rules, starting, visible
@@ -93,6 +93,8 @@ class Hosted:
         self._shown: Note | None = None
         """The note as it is reported: what is written down before it is so is not told before it is so."""
         self._tried: Wish | None = None
+        self._declared: Declared | None = None
+        """The workload by which that was wished for."""
         self._fate = ""
         self._busy: set[asyncio.Task[Any]] = set()
 
@@ -204,7 +206,7 @@ class Hosted:
                 self._tell_trouble(str(error))
             except Exception as error:
                 pause = backoff.next()
-                strange = not isinstance(error, OSError | InvalidSpec | Refused | ApiError | Unreachable)
+                strange = not isinstance(error, OSError | InvalidSpec | Refused | Gone | ApiError | Unreachable)
                 log.warning("%s: %s; again in %.0f s", self, error, pause, exc_info=strange)
                 self._tell_trouble(str(error) or type(error).__name__)
             self._follow()
@@ -239,7 +241,7 @@ class Hosted:
 
     async def _advance(self) -> bool:
         """One step; says whether there was one to do."""
-        workload = self._house.declared(self.uid)
+        self._declared = workload = self._house.declared(self.uid)
         self._tried = wish = wish_for(workload, self.replica, self._house.node)
         if self.note is None and self._slot.replica is not None and workload is not None:
             note = self._fresh_note(workload, wish)  # it got lost; the process did not
@@ -247,7 +249,7 @@ class Hosted:
         await self._note_end(wish)
         await self._note_absence(workload, wish)
         try:
-            devices = visible(self._house.devices, wish.place) if wish.place else ""
+            devices = visible(self._house.devices, wish.place) if wish.place and wish.aim is Aim.RUN else ""
         except Refused as error:
             if wish.aim is Aim.RUN and not self.running and workload:
                 return await self._refuse(workload, wish, str(error))
@@ -415,9 +417,13 @@ class Hosted:
         """Writes down that it is off the GPUs because it never was on them: somebody may wait for that word."""
         if workload is None or wish.aim is not Aim.OFF or self._slot.replica is not None:
             return
-        if self.note is None or self.note.state is ReplicaState.RUNNING:
-            note = self._fresh_note(workload, wish)
-            await self._put(note.turned(ReplicaState.SUSPENDED, self._house.clock.now(), reason="it had not begun"))
+        if self.note is None or self.note.state in (ReplicaState.RUNNING, ReplicaState.UNKNOWN):
+            note = self._fresh_note(workload, wish).turned(ReplicaState.SUSPENDED, self._house.clock.now(), reason="it had not begun")
+            try:
+                await self._put(note)
+            except OSError:  # to be told it need not be kept: whoever comes after finds as little of it
+                self.note = note
+                self._show()
 
     # What is remembered
 
@@ -437,6 +443,8 @@ class Hosted:
     def _tell_trouble(self, why: str) -> None:
         """What was tried failed for a reason outside of the workload: it is reported, and tried again."""
         note = self.note
+        if note is None and self._tried is not None and self._tried.aim is Aim.RUN and self._declared is not None:
+            note = self._fresh_note(self._declared, self._tried)
         if note is None or note.reason == why:
             return
         state = note.state if self.running else ReplicaState.UNKNOWN

@@ -103,4 +103,8 @@ def load(path: Path, form: type[N] = Note) -> N | None:  # type: ignore[assignme
 
 def save(path: Path, note: Note) -> None:
     """Puts a note in the place of the one before, durably."""
+    try:
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise OSError(f"the folder {path.parent} cannot be made: {error.strerror}") from error
     record.save(path, note)

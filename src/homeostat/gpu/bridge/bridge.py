@@ -39,6 +39,8 @@ MOST_OFTEN = 4
 """So many looks in that time, however much is new."""
 BLIND_SECONDS = 10.0
 """After so long without an answer it is told that nobody knows."""
+SAID_AFTER = 3.0
+"""Seconds without the workloads of the server, at the start, after which it is said why."""
 AT_ONCE = 8
 """Replicas that are advanced at the same time."""
 _SEEN = "members.json"
@@ -108,7 +110,7 @@ class Bridge:
         try:
             await self._cluster.open(self._wake.set)
             async with self._placed as placed, asyncio.TaskGroup() as tasks:
-                await placed.informer.wait_synced()
+                await _read(placed)
                 placed.informer.subscribe(self._heard)
                 tasks.create_task(placed.read_anew(self._origin.set_back, self._heard))
                 self._resume(tasks)
@@ -350,6 +352,15 @@ class Bridge:
                 for place in workload.places.values() if workload else ():
                     found.update(place.gpus if place.node == node else ())
         return found
+
+
+async def _read(placed: Placed) -> None:
+    """Waits for the workloads. A bridge that says nothing meanwhile would not be suspected of having the wrong server."""
+    try:
+        await placed.informer.wait_synced(SAID_AFTER)
+    except TimeoutError as error:
+        log.warning("%s. Nothing is begun before: is this the right server, and does it run with `--allow gpu`?", error)
+        await placed.informer.wait_synced()
 
 
 class _Told:

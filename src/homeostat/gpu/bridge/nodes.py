@@ -60,6 +60,8 @@ class Node:
         self.others = 0
         """GPUs that somebody else's jobs have."""
         self._counted: int | None = None
+        self._width = 0
+        """How many GPUs are declared."""
         self.blind = ""
         """Why the cluster cannot be asked."""
         self.heartbeat = Heartbeat(client, member.name, identity, timing=timing, clock=clock, origin=origin)
@@ -83,10 +85,14 @@ class Node:
     simulated = False
 
     def gpus(self) -> list[Gpu]:
-        return [Gpu(index=index, memory_mib=self.member.gpu_memory_mib) for index in range(self.member.gpus)]
+        """As many as the cluster shows; and while it shows fewer than the governor has given away, those: indexes are only counted by, and nobody
+        knows whose job has the one that is no more."""
+        self._width = max(self.member.gpus, *(index + 1 for index in self._assigned(self.member.name)), 0)
+        return [Gpu(index=index, memory_mib=self.member.gpu_memory_mib) for index in range(self._width)]
 
     def read(self, held: Mapping[int, Held]) -> list[GpuReading]:
-        return readings(self.member.gpus, held, self._assigned(self.member.name), self.others, self.blind)
+        width = max(self.member.gpus, self._width)
+        return readings(width, held, self._assigned(self.member.name), self.others + width - self.member.gpus, self.blind)
 
     async def use(self) -> tuple[dict[int, Held], list[ProcessUse]]:
         return self._held(self.member.name), []  # no cluster tells what its jobs use: so nothing is ever taken for idle

@@ -59,7 +59,9 @@ class Hearing:
 
     def take(self, snapshot: Snapshot) -> list[int]:
         """Takes note of who is heard of; gives where those are in the snapshot that are not any more."""
-        silent, known = self._silent_in(snapshot), frozenset(snapshot.nodes.name)
+        missing = snapshot.missing
+        lives = zip(missing.node, missing.heard_of(snapshot.now, self.seconds).tolist(), strict=True)
+        silent, known = self._silent_in(snapshot), frozenset((*snapshot.nodes.name, *(node for node, heard in lives if heard)))
         fallen = silent - self.silent
         if silent != self.silent or known != self._known:
             self.silent, self._known = silent, known

@@ -8,7 +8,7 @@ import logging
 import msgspec
 
 from homeostat.client import Client, Unreachable
-from homeostat.gpu.decisions import Memory
+from homeostat.gpu.decisions import USED_UP, Memory
 from homeostat.loop.election import NAMESPACE
 from homeostat.model.errors import ApiError
 
@@ -51,7 +51,8 @@ class Notes:
     async def write(self, memory: Memory, *, last: bool = False) -> None:
         """Writes it down where that is due, or for the `last` time. What cannot be written is written later.
 
-        A preemption is due at once, before it is carried out: else one restart after the other could use up the budgets again.
+        A preemption is due at once, before it is carried out, and so is that a budget is used up: else one restart after the other could use up
+        the budgets again.
         """
         counted = _counted(memory)
         new = any(count > self._preempted.get(uid, 0) for uid, count in counted.items())
@@ -69,4 +70,5 @@ class Notes:
 
 
 def _counted(memory: Memory) -> dict[str, int]:
-    return {uid: len(times) for uid, times in memory.preempted.items()}
+    """By workload how often it was preempted, and by tenant that it has used up its budget."""
+    return {uid: len(times) for uid, times in memory.preempted.items()} | dict.fromkeys((key for key in memory.missed if key.endswith(USED_UP)), 1)

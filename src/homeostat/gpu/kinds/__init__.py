@@ -5,7 +5,18 @@ write `2`, `"0.25"` or `250m`. A type of GPU is the name of its model, such as `
 """
 
 from homeostat.gpu import GROUP, VERSION
-from homeostat.gpu.kinds.amounts import SIZE_MOST, WHOLE, Amount, Fraction, Model, Name, Share, milli, share_text
+from homeostat.gpu.kinds.amounts import (
+    SIZE_MOST,
+    WHOLE,
+    Amount,
+    Fraction,
+    Model,
+    Name,
+    Share,
+    is_part,
+    milli,
+    share_text,
+)
 from homeostat.gpu.kinds.node import NODE, Gpu, GpuHealth, GpuNodeSpec, GpuNodeStatus, GpuReading, NodeStage, ProcessUse
 from homeostat.gpu.kinds.policy import (
     POLICY,
@@ -93,6 +104,7 @@ __all__ = [
     "WhenPreempted",
     "WorkloadSpec",
     "WorkloadStatus",
+    "is_part",
     "milli",
     "share_text",
 ]

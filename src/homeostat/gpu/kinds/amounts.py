@@ -35,6 +35,11 @@ def kept(status: type[Spec]) -> dict[str, Any]:
     return {**status_schema(status), "x-kubernetes-preserve-unknown-fields": True}
 
 
+def is_part(model: str) -> bool:
+    """Whether GPUs of a model are parts of others, by MIG: `H100-MIG-1g.10gb`. A process sees one part at a time."""
+    return "-MIG-" in model
+
+
 def milli(share: Share) -> int:
     """An amount of GPUs in thousandths, what is beyond all limits as the limit. ValueError where it is none."""
     found = int(share[:-1]) if isinstance(share, str) and share.endswith("m") else float(share) * WHOLE

@@ -20,7 +20,9 @@ class Gpu(Spec):
     uuid: str = ""
     memory_mib: Size = 0
     mig: Annotated[tuple[str, ...], Meta(max_length=16)] = ()
-    """MIG profiles that it is cut into, such as `1g.10gb`; none: it is whole, and may be shared in fractions."""
+    """MIG profiles that it is cut into while its parts are not given out, such as `1g.10gb`: then nothing is placed on it."""
+    part_of: str = ""
+    """The uuid of the GPU that it is a part of, by MIG; empty: it is one by itself."""
 
 
 class GpuNodeSpec(Spec):

@@ -305,14 +305,15 @@ def _words(cycle: Cycle, at: int) -> tuple[str, Constraint]:
     tenant = tenants.name[w.tenant[at]]
     waited = f" after waiting {span(cycle.waited[at])}" if cycle.waited[at] >= 1 else ""
     if cycle.displaced[at]:
-        return "it lost its node and goes on elsewhere", Constraint.FAILURE
+        return f"{cycle.gone.get(at, 'it lost its node')}, and it goes on elsewhere", Constraint.FAILURE
     if cycle.keeps_state[at] and cycle.out_of_patience(at) and not cycle.home_of(at):
         return f"the GPUs where its state lies are not to be had: it begins anew elsewhere{waited}", Constraint.HOME
     column = tenants.column[w.tenant[at], cycle.lead[at]]
     used = cycle.ledger.used[w.tenant[at], column] + cycle.total[at]
+    are = "is" if cycle.total[at] == WHOLE else "are"
     if cycle.band[at] <= OWN or used <= tenants.nominal[w.tenant[at], column]:
-        return f"{gpus(int(cycle.total[at]))} within the quota of {tenant} are free{waited}", Constraint.NONE
-    return f"{gpus(int(cycle.total[at]))} are free beyond the quota of {tenant}{waited}", Constraint.NONE
+        return f"{gpus(int(cycle.total[at]))} within the quota of {tenant} {are} free{waited}", Constraint.NONE
+    return f"{gpus(int(cycle.total[at]))} {are} free beyond the quota of {tenant}{waited}", Constraint.NONE
 
 
 def admit(cycle: Cycle) -> None:

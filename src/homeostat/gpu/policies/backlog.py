@@ -131,6 +131,7 @@ def able_pools(cycle: Cycle, at: int, pools: Pools) -> Bools:
     able = (int(w.models[at]) >> pools.model & 1) == 1
     able &= column[w.tenant[at], pools.model] != NONE
     able &= pools.gpus * WHOLE >= replicas * w.milli[at]
+    able &= (w.milli[at] <= WHOLE) | ~pools.parts
     able &= pools.gpu_memory * min(int(w.milli[at]), WHOLE) >= w.gpu_memory[at] * WHOLE
     able &= (pools.cpu >= replicas * w.cpu[at]) & (pools.memory >= replicas * w.memory[at])
     if cycle.spot[at] != Spot.ALLOW:
@@ -149,7 +150,7 @@ def _give_back(cycle: Cycle, there: Ints, trusted: Bools, backlog: bool) -> None
             held[node] += milli
     room = max(1, len(nodes) // _PART_AT_A_TIME)
     beyond, left = there - pools.maximum, there - pools.minimum
-    for node in np.lexsort((np.arange(len(nodes)), held, ~nodes.drain)).tolist():
+    for node in np.lexsort((np.arange(len(nodes)), held, ~nodes.drain, ~nodes.given)).tolist():
         name, pool = nodes.name[node], int(nodes.pool[node])
         if not trusted[node] or (room <= 0 and beyond[pool] <= 0):
             continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from homeostat.gpu.cycle import HOUR, Cycle
-from homeostat.gpu.decisions import Constraint, Verb
+from homeostat.gpu.decisions import USED_UP, Constraint, Verb
 from homeostat.gpu.kinds import WHOLE
 from homeostat.gpu.snapshot import Exceeded, Mode
 
@@ -25,7 +25,9 @@ def keep(cycle: Cycle) -> None:
         if spent < budget:
             continue
         reason = f"{name} has used {spent:.3g} of its {budget:g} GPU hours"
-        if before < budget:
+        told = f"{name}{USED_UP}"  # also where the budget was lowered to less than is used
+        cycle.next.missed[told] = cycle.memory.missed.get(told, cycle.now)
+        if told not in cycle.memory.missed:
             cycle.say_of(Verb.WARN, "Tenant", name, reason, Constraint.BUDGET)
         if tenants.exceeded[tenant] >= Exceeded.HOLD:
             cycle.block(cycle.waits & (w.tenant == tenant), Constraint.BUDGET)

@@ -1,4 +1,4 @@
-"""Failure: a silent or flapping node, a failed GPU. What ran there goes on elsewhere, and the node is replaced.
+"""Failure: a silent, deleted or flapping node, a GPU that failed or is no more. What ran there goes on elsewhere, and the node is replaced.
 
 When too much of the fleet falls silent at once, it is rather the observer that failed: then nothing is done.
 """
@@ -51,6 +51,9 @@ def mend(cycle: Cycle) -> None:
     for at in np.unique(places.workload[dead]).tolist():
         if cycle.held[at] and not cycle.leaving[at]:
             cycle.displace(at)
+    for at in cycle.gone:
+        if cycle.snapshot.workloads.phase[at] in (Phase.STARTING, Phase.RUNNING) and not (cycle.displaced[at] and cycle.waits[at]):
+            cycle.displace(at)
     present = nodes.health < Health.ABSENT
     broken = present.any(axis=1) & (failed == present).all(axis=1)
     flapping = nodes.flaps >= cycle.policy.failure.flaps
@@ -93,10 +96,11 @@ def _remember_flaps(cycle: Cycle) -> None:
 def requeue(cycle: Cycle) -> None:
     """Says of those that were displaced and found no place that they wait again, first in line: until that is written, whatever was said before."""
     w, nodes = cycle.snapshot.workloads, cycle.snapshot.nodes
-    for at in np.flatnonzero(cycle.displaced & cycle.waits).tolist():
+    off = cycle.waits | (w.phase == Phase.SUSPENDING)  # agents have still to end what is left of it elsewhere
+    for at in np.flatnonzero(cycle.displaced & off).tolist():
         cycle.next.displaced[w.uid[at]] = cycle.memory.displaced.get(w.uid[at], cycle.now)
         if w.phase[at] not in (Phase.STARTING, Phase.RUNNING):
             continue
         lost = {nodes.name[node] for _, node, gpu, _ in cycle.taken_of(at) if not cycle.alive[node] or nodes.health[node, gpu] == Health.FAILED}
-        reason = f"{', '.join(sorted(lost)) or 'a node'} failed under it: it goes on elsewhere as soon as there is room, before others"
-        cycle.say(Verb.REQUEUE, at, reason, Constraint.FAILURE)
+        matter = cycle.gone.get(at) or f"{', '.join(sorted(lost)) or 'a node'} failed under it"
+        cycle.say(Verb.REQUEUE, at, f"{matter}: it goes on elsewhere as soon as there is room, before others", Constraint.FAILURE)

@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from homeostat.gpu.beats import renewal
 from homeostat.gpu.decisions import Constraint, Decision, Verb
 from homeostat.gpu.kinds import NodeStage, PoolNode
 from homeostat.gpu.pools.ways import Had
-from homeostat.model.clock import parse_time
 from homeostat.model.kinds import Spec, decode
 
 Object = Mapping[str, Any]
@@ -150,5 +150,4 @@ def is_late(machine: PoolNode, now: float, arrives_within: float) -> bool:
 
 def is_silent(lease: Object | None, now: float, after: float) -> bool:
     """Whether a node was not heard of for so many seconds, or never."""
-    renewed = ((lease or {}).get("spec") or {}).get("renewTime")
-    return renewed is None or now - parse_time(renewed) > after
+    return lease is None or not now - renewal(lease) <= after

@@ -10,11 +10,12 @@ from pathlib import Path
 import numpy as np
 
 from homeostat.gpu.kinds import WHOLE
-from homeostat.gpu.snapshot import NEVER, NONE, UNLIMITED, Health, Ints, Nodes, Pools, Tenants
+from homeostat.gpu.snapshot import NEVER, NONE, UNLIMITED, Bools, Health, Ints, Nodes, Pools, Tenants
 
 _NONE: Ints = np.zeros(0, dtype=np.int64)
+_NO: Bools = np.zeros(0, dtype=np.bool_)
 NO_POOLS = Pools(
-    [], _NONE, _NONE, _NONE, _NONE, _NONE, _NONE, _NONE, np.zeros(0), np.zeros(0, dtype=np.bool_), _NONE, _NONE, [], np.zeros(0)
+    [], _NONE, _NONE, _NONE, _NO, _NONE, _NONE, _NONE, _NONE, np.zeros(0), _NO, _NONE, _NONE, [], np.zeros(0)
 )
 
 
@@ -53,6 +54,7 @@ def make_nodes(
         domain=np.full(count, NONE),
         rack=np.arange(count) // rack_of,
         pool=np.full(count, NONE),
+        given=whole.astype(bool),
         cpu=np.array(cpu, dtype=np.int64) if cpu is not None else np.full(count, UNLIMITED),
         memory=np.array(memory, dtype=np.int64) if memory is not None else np.full(count, UNLIMITED),
         cost=(amount * cost_per_gpu).astype(np.float64),
@@ -64,6 +66,7 @@ def make_nodes(
         reported=np.full(count, np.nan),
         flaps=whole.copy(),
         gpu_memory=np.full(count, UNLIMITED),
+        parts=whole.astype(bool),
         health=np.where(np.arange(width) < amount[:, None], int(Health.HEALTHY), int(Health.ABSENT)),
         use=np.full((count, width), np.nan),
         traffic=np.full((count, width), np.nan),

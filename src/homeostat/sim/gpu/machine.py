@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import random
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextvars import Context
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -177,7 +177,7 @@ class Machine:
 class Rack(Suspension):
     """The GPUs of a machine, as its agent has them."""
 
-    model, simulated = MODEL, True
+    model, simulated, changed = MODEL, True, False
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
@@ -188,6 +188,9 @@ class Rack(Suspension):
 
     def gpus(self) -> list[Gpu]:
         return [Gpu(index=i, uuid=f"SIM-{i}", memory_mib=MEMORY_MIB) for i in range(self._machine.count)]
+
+    def number(self, before: Sequence[Gpu], held: Collection[int]) -> None:
+        pass
 
     def visible(self, indexes: Sequence[int]) -> str:
         for index in indexes:
