@@ -49,8 +49,11 @@ class Lamp(Provider[LampSpec, LampState], group="lamps.test.dev"):
     def __init__(self) -> None:
         self.world: dict[str, dict[str, Any]] = {}
         self.calls: list[str] = []
-        self.broken: dict[str, str] = {}  # by what to break: observe, apply
+        self.broken: dict[str, str] = {}  # by what to break: observe, apply, unhealthy
+        self.silent = False  # whether it never says how a lamp does
         self.keys: list[str] = []
+        self.looks = 0
+        self.wavers = False  # whether every other look fails
 
     def _fail(self, what: str) -> None:
         if what in self.broken:
@@ -58,6 +61,9 @@ class Lamp(Provider[LampSpec, LampState], group="lamps.test.dev"):
 
     async def observe(self, spec: LampSpec) -> LampState | Absent:
         self._fail("observe")
+        self.looks += 1
+        if self.wavers and self.looks % 2:
+            raise ConnectionError("it is not sure who we are")
         lamp = self.world.get(current().ref.name)
         return ABSENT if lamp is None else LampState(**lamp)
 
@@ -71,6 +77,12 @@ class Lamp(Provider[LampSpec, LampState], group="lamps.test.dev"):
     async def delete(self, spec: LampSpec) -> None:
         self.calls.append(f"delete {current().ref.name}")
         self.world.pop(current().ref.name, None)
+
+    async def unhealthy(self, spec: LampSpec, state: LampState) -> str:
+        self._fail("unhealthy")
+        if self.silent:
+            await asyncio.Event().wait()
+        return ""
 
 
 class SafeSpec(Spec):
@@ -259,6 +271,48 @@ async def test_a_failed_read_is_unknown_and_nothing_is_done_on_it(bench: Bench) 
     lamp = await bench.until("hall", lambda lamp: condition(lamp, "Ready") == "Unknown")
     assert "does not answer" in str(lamp["status"]["conditions"])
     assert bench.provider.calls == calls
+    bench.provider.broken.clear()
+    bench.look_again()
+    await bench.ready("hall")
+
+
+async def test_health_that_cannot_be_told_is_unknown_too(bench: Bench) -> None:
+    await bench.declare("hall", "red")
+    await bench.ready("hall")
+    bench.provider.broken["unhealthy"] = "the switch does not answer"
+    bench.look_again()
+    lamp = await bench.until("hall", lambda lamp: condition(lamp, "Ready") == "Unknown")
+    assert "the switch does not answer" in str(lamp["status"]["conditions"])
+    bench.provider.broken.clear()
+    bench.look_again()
+    await bench.ready("hall")
+
+
+async def test_who_never_says_how_things_do_takes_no_worker_away(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(4):  # as many as there are workers
+        await bench.declare(f"lamp-{number}", "red")
+        await bench.ready(f"lamp-{number}")
+    monkeypatch.setattr(Lamp, "deadline", 0.05)
+    bench.provider.silent = True
+    bench.look_again()
+    lamp = await bench.until("lamp-0", lambda lamp: condition(lamp, "Ready") == "Unknown")
+    assert "it did not answer in time" in str(lamp["status"]["conditions"])
+    bench.provider.silent = False
+    bench.look_again()
+    for number in range(4):
+        await bench.ready(f"lamp-{number}")
+
+
+async def test_what_is_read_now_so_and_now_so_is_not_read_all_the_time(bench: Bench) -> None:
+    bench.provider.broken["apply"] = "no bulb"
+    await bench.declare("hall", "red")
+    await bench.until("hall", lambda lamp: (lamp.get("status") or {}).get("drift", {}).get("failures", 0) > 1)
+    bench.provider.wavers = True
+    bench.look_again()
+    before = bench.provider.looks
+    await asyncio.sleep(0.6)
+    assert bench.provider.looks - before < 20
+    bench.provider.wavers = False
     bench.provider.broken.clear()
     bench.look_again()
     await bench.ready("hall")

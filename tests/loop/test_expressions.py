@@ -295,7 +295,7 @@ async def test_a_wave_waits_until_what_it_touched_is_healthy(kitchen: Kitchen) -
 async def test_what_is_acted_on_and_not_healthy_yet_is_looked_at_again_and_again(
     kitchen: Kitchen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("homeostat.loop.engine.UNHEALTHY_SECONDS", 0.02)
+    monkeypatch.setattr("homeostat.loop.ledger.UNHEALTHY_SECONDS", 0.02)
     await kitchen.policy(health=HOT)
     await kitchen.declare("a")
     await kitchen.says("a", "Ready", "False", "hot: it is not hot yet")

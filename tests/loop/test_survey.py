@@ -72,7 +72,7 @@ class House:
     async def until_quiet(self) -> None:
         """Until all is as declared, and nothing is worked on."""
         async with asyncio.timeout(10):
-            while len(self.provider.world) < SIZE or self.engine.passes.under_way or self.engine._seen:
+            while len(self.provider.world) < SIZE or self.engine.passes.under_way or self.engine.ledger.seen:
                 await asyncio.sleep(0.005)
             await self.engine.queue.join()
 

@@ -364,6 +364,34 @@ async def test_another_api_is_reached_by_a_kubeconfig_in_a_secret(bench: Bench, 
         assert await maps.data() is None
 
 
+async def test_what_was_made_at_one_cluster_is_not_gone_because_a_kubeconfig_leads_to_another(
+    bench: Bench, berlin: TestPlane
+) -> None:
+    spec = {"object": config({"colour": "red"}), "kubeconfigSecret": {"name": "berlin"}}
+    await bench.secret("berlin", kubeconfig=berlin.kubeconfig.read_text())
+    await bench.declare("lamp", spec)
+    await bench.ready("lamp")
+    with control_plane() as rome:
+        async with rome.client() as there:
+            await bench.secret("berlin", kubeconfig=rome.kubeconfig.read_text())
+            bench.look_again()
+            assert "it was made at another cluster" in await bench.reason("lamp", "Unreadable")
+            assert await Maps(there).data() is None
+            await bench.secret("berlin", kubeconfig=berlin.kubeconfig.read_text())
+            bench.look_again()
+            await bench.ready("lamp")
+            await bench.declare("lamp", {**spec, "object": config({"colour": "blue"})})
+            await bench.ready("lamp")  # it is still ours
+            await bench.secret("berlin", kubeconfig=rome.kubeconfig.read_text())
+            await bench.declare("lamp", {**spec, "object": config({"colour": "blue"})}, {ADOPT: "true"})
+            await Maps(there).until({"colour": "blue"})
+            await bench.ready("lamp")
+            await bench.kind.delete("lamp")
+            await bench.gone("lamp")
+    async with berlin.client() as there:
+        await Maps(there).kind.delete("lamp")
+
+
 async def test_a_namespace_that_is_not_there_is_said(bench: Bench, berlin: TestPlane) -> None:
     await bench.secret("berlin", kubeconfig=berlin.kubeconfig.read_text())
     spec = {"object": config({}, namespace="nowhere"), "kubeconfigSecret": {"name": "berlin"}}

@@ -40,7 +40,7 @@ def deleting(count: int) -> Incident:
         await fleet.stand()
         await fleet.delete(fleet.names[:count])
         await asyncio.sleep(3 * PASS)
-        held = {hold.guard for hold in fleet.house.engine._holds.values()} if fleet.house.engine else set()
+        held = {hold.guard for hold in fleet.house.engine.ledger.holds.values()} if fleet.house.engine else set()
         return Figures(await fleet.damage(), fleet.size, None, ",".join(sorted(held)))
 
     return live

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from pathlib import Path
 
@@ -82,3 +83,14 @@ def test_a_file_that_is_not_ours_is_refused(tmp_path: Path) -> None:
     (tmp_path / "history.db").write_bytes(b"not a database at all, but long enough to be looked at" * 10)
     with pytest.raises(StoreError, match=r"the history in .* cannot be used: .*; move it away"):
         Archive(tmp_path / "history.db")
+
+
+def test_on_a_full_disk_nobody_is_told_to_move_the_history_away(archive: Archive) -> None:
+    archive.keep([past("k/a", 2, 5, b"one")], 5)
+    archive._db.execute("PRAGMA max_page_count = 1")
+    with pytest.raises(StoreError, match=r"no space is left for the history in .*: nothing of it is lost") as told:
+        archive.keep([past("k/b", 6, 7, os.urandom(100_000))], 7)
+    assert "move" not in str(told.value)
+    found = archive.at("k/a", 4)
+    assert found is not None
+    assert found.value == b"one"

@@ -23,13 +23,13 @@ from homeostat.loop.compose import (
     removals,
     stages,
 )
-from homeostat.loop.controller import MANAGER
 from homeostat.loop.declarations import Followed, Object
 from homeostat.loop.fleet import Ref
 from homeostat.loop.hints import Bell
 from homeostat.loop.inmemory import InMemory, Verified
 from homeostat.loop.lineage import Lineage
 from homeostat.loop.live import masked
+from homeostat.loop.parentreporting import CONFLICT_SECONDS, ParentReporter
 from homeostat.loop.parents import (
     FOREGROUND,
     ORPHAN,
@@ -40,15 +40,11 @@ from homeostat.loop.parents import (
     deleted_by,
     going,
     mark_of,
-    parent_status,
     ready_status,
-    under_way,
 )
 from homeostat.loop.provider import Moved
 from homeostat.loop.queue import WorkQueue
-from homeostat.loop.status import OBSERVED_AT, merge_patch
 from homeostat.model.clock import Clock
-from homeostat.model.conditions import find_condition
 from homeostat.model.errors import ApiError, not_found
 from homeostat.model.kinds import InvalidSpec, decode
 
@@ -60,16 +56,10 @@ FAILED_SECONDS = 60.0
 """After so long a parent is composed again whose composer raised: it may depend on more than its parent."""
 SYNC_SECONDS = 10.0
 """How long a start waits for kinds of children to be read; those that come later are taken in then."""
-PATIENCE_SECONDS = 1.0
-"""So long a change may take before its parent says that it is under way: most are done by then, and say only that."""
-QUEUED_SECONDS = 10.0
-"""So long all children may wait to be looked at before their parent says so: where many came at once, the saying makes each wait longer."""
 STEP = 500
 """After so many parents others have their turn."""
 NEWS_SECONDS = 1.0
 """After so long a parent is composed again of which a child is gone that is still heard of; or when the news of that comes."""
-CONFLICT_SECONDS = 0.05
-"""After so long a report is made again that somebody else's write came before."""
 WORKERS = 16
 
 
@@ -89,6 +79,7 @@ class Composed(InMemory):
         self._owners: dict[Key, Key] = {}  # of declared children: the parent
         self.kinds = ChildKinds(client, composer.info.name, self._child_changed, self._kind_read)
         self._queue: WorkQueue[Key] = WorkQueue(source=client.random)
+        self._reporter = ParentReporter(self.resource, self._queue, self._objects, self._verified, self.kinds.kept, clock)
         self._unread: set[Key] = set()  # parents that wait for kinds of children to be read
         self._begun = False  # whether what a start finds was taken up, parents and children
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -306,7 +297,7 @@ class Composed(InMemory):
             log.exception("%s %s cannot be composed", self._composer.info.kind, key)
             known.mark, known.problem = None, f"{type(error).__name__}: {error}"
             self._queue.add_after(key, FAILED_SECONDS)
-        await self._report(known, obj)
+        await self._reporter.report(known, obj)
 
     async def _depart(self, key: Key, known: Parent | None) -> None:
         """A parent that is gone, or waits to go, wants no children: each goes through the gate, and what is held there stays."""
@@ -491,57 +482,6 @@ class Composed(InMemory):
             self._owners.pop(key, None)
             self._verified.pop(key, None)
             self._tell(key)
-
-    # Reporting
-
-    def _waits(self, known: Parent, seconds: float) -> bool:
-        """Whether it is too early to say that a parent is not done, so many seconds after it was composed; it is looked at then."""
-        left = known.composed_at + seconds - asyncio.get_running_loop().time()
-        if left > 0:
-            self._queue.add_after(known.key, left)
-        return left > 0
-
-    async def _report(self, known: Parent, obj: Object) -> None:
-        children = [self._objects[key] for key in known.declared.values()]
-        seen = sum(find_condition(child, "Ready") is not None for child in children)
-        if not known.problem and seen < len(children):
-            told = (obj.get("status") or {}).get("observedGeneration") == obj["metadata"].get("generation", 0)
-            if told or (not seen and self._waits(known, QUEUED_SECONDS)):
-                return  # what was said before a restart stands until the children were looked at
-        status = parent_status(
-            obj,
-            [self._objects[key] for child, key in known.declared.items() if child in known.wanted],
-            [self._objects[key] for child, key in known.declared.items() if child not in known.wanted],
-            now=self._clock.timestamp(),
-            desired=len(known.wanted),
-            waiting=known.waiting,
-            problem=known.problem,
-            kept=self.kinds.kept,
-        )
-        before = obj.get("status") or {}
-        if status == before:
-            return
-        status[OBSERVED_AT] = self._clock.timestamp()
-        if child_is({**obj, "status": status}, "Ready"):
-            verified = {child: self._verified.get(key) for child, key in known.declared.items()}
-            status["verified"] = known.digest(verified) if all(verified.values()) else None  # type: ignore[arg-type]
-            self._queue.not_later(known.key)
-        elif not known.problem and all(map(under_way, children)) and self._waits(known, PATIENCE_SECONDS):
-            return
-        metadata = obj["metadata"]
-        same = {name: metadata[name] for name in ("uid", "resourceVersion")}  # a namesake made meanwhile does not get it
-        try:
-            await self.resource.patch(
-                metadata["name"],
-                {"metadata": same, "status": merge_patch(before, status)},
-                namespace=metadata.get("namespace", ""),
-                subresource="status",
-                field_manager=MANAGER,
-            )
-        except ApiError as error:
-            if error.reason not in ("Conflict", "NotFound"):
-                raise
-            self._queue.add_after(known.key, CONFLICT_SECONDS)
 
 
 def key_of(obj: Object) -> Key:

@@ -143,7 +143,7 @@ class Controller:
         return await self._survey.unmoved(keys)
 
     async def look(self, obj: Object) -> Seen:
-        """Observes one resource fresh and compares."""
+        """Observes one resource fresh and compares. What cannot be read, compared or judged, or not in time, is unknown."""
         ref, record = self.ref_of(obj), Record.read(obj.get("status") or {})
         try:
             spec = decode(self.info.spec, obj.get("spec") or {})
@@ -151,13 +151,13 @@ class Controller:
             return self._unseen(ref, obj, record, Unknown(f"the declaration cannot be read: {error}"))
         started = self._clock.now()
         try:
-            with self.trace.phase("observe", ref), self._working(obj, ref):
-                async with asyncio.timeout(self.provider.deadline):
+            async with asyncio.timeout(self.provider.deadline):
+                with self.trace.phase("observe", ref), self._working(obj, ref):
                     state = await self.provider.observe(spec)
                     declared = ABSENT if obj["metadata"].get("deletionTimestamp") else await self._declared(spec)
+                return await self._seen(ref, obj, record, spec, declared, state, started)
         except Exception as error:
             return self._unseen(ref, obj, record, Unknown(_reason(error)), spec)
-        return await self._seen(ref, obj, record, spec, declared, state, started)
 
     def _unseen(self, ref: Ref, obj: Object, record: Record, why: Unknown, spec: Any = None) -> Seen:
         observation = Observation(why, self._clock.now(), source=self.info.kind)

@@ -214,7 +214,7 @@ class Provider(Generic[SpecT, StateT]):
         return None
 
     async def unhealthy(self, spec: SpecT, state: StateT) -> str:
-        """Why a thing that is as declared does not do its work; empty where it does."""
+        """Why a thing that is as declared does not do its work; empty where it does. Raise where that cannot be told: it is unknown then."""
         return ""
 
     def holds(self, declaration: Mapping[str, Any]) -> bool:

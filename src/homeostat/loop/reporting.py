@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from homeostat.client import Key
 from homeostat.loop.controller import Controller, Seen
 from homeostat.loop.declarations import Object
-from homeostat.loop.fleet import Drift, Hold, Phase, Ref
-from homeostat.loop.members import Members
+from homeostat.loop.fleet import Drift, Phase, Ref
+from homeostat.loop.ledger import Ledger
 from homeostat.loop.observation import Unknown
 from homeostat.loop.provider import Moved
 from homeostat.loop.record import Record
@@ -18,26 +18,24 @@ from homeostat.model.clock import Clock, format_time
 
 
 class Reporter:
-    """Says what the engine knows: `seen` of open differences, and `holds`, why some of them are not acted on. Both are the engine's own."""
+    """Says what the ledger knows: what was seen of each, what is open there, and why it is not acted on."""
 
-    def __init__(self, members: Members, seen: dict[Ref, Seen], holds: Mapping[Ref, Hold], clock: Clock, trace: Tracing) -> None:
-        self._members = members
-        self._seen = seen
-        self._holds = holds
+    def __init__(self, ledger: Ledger, clock: Clock, trace: Tracing) -> None:
+        self._ledger = ledger
         self._clock = clock
         self._trace = trace
 
-    async def report(self, controller: Controller, ref: Ref, error: str = "") -> bool:
-        """Writes the status of a resource. Lets one go that is deleted and of which nothing is left: gives whether it did.
+    async def report(self, controller: Controller, ref: Ref, error: str = "") -> None:
+        """Writes the status of a resource. Lets one go that is deleted and of which nothing is left: it leaves the ledger.
 
         `error` is why the last action failed. What is as declared is no longer among what was seen.
         """
-        seen, fleet, key = self._seen.get(ref), self._members.fleet(ref), Key(ref.namespace, ref.name)
+        seen, fleet, key = self._ledger.seen.get(ref), self._ledger.members.fleet(ref), Key(ref.namespace, ref.name)
         if seen is None or fleet is None:
-            return False
+            return
         obj = controller.get(key) or seen.obj
         if obj["metadata"]["uid"] != ref.uid:
-            return False
+            return
         drift = fleet.drifts.get(ref)
         if drift is not None and not drift.in_flight:
             error = error or drift.error  # a look does not make it undone that the last action failed
@@ -46,15 +44,16 @@ class Reporter:
             raise Moved("its journal has moved since it was looked at")
         if settled and seen.deleting:
             if seen.unhealthy:  # something of it is still at work, and goes by itself
-                return False
+                return
             await controller.let_go(obj)
-            return True
+            self._ledger.leave(ref)
+            return
         record = seen.record
         if settled:
             _remember(record, seen)
-        elif drift is not None and drift.phase is Phase.OPEN and not error and ref not in self._holds:
+        elif drift is not None and drift.phase is Phase.OPEN and not error and ref not in self._ledger.holds:
             if record.made_from == drift.made_from:
-                return False  # it was told before a restart; what is new comes with the decision
+                return  # it was told before a restart; what is new comes with the decision
         elif error:
             record.intent = Record.read(obj.get("status") or {}).intent  # it may have been done: who looks next must know
         status = controller.short_status(seen) if drift is None and not seen.unhealthy else None
@@ -63,10 +62,9 @@ class Reporter:
         with self._trace.phase("status", ref):
             written = await controller.write_status(obj, status)
         if settled:
-            self._seen.pop(ref, None)
+            self._ledger.seen.pop(ref, None)
             if not seen.unhealthy:
                 controller.settled(key, written, seen)
-        return False
 
     def _status(self, controller: Controller, seen: Seen, obj: Object, drift: Drift | None, error: str) -> Object:
         state = seen.observation.state
@@ -75,7 +73,7 @@ class Reporter:
             seen.record,
             now=self._clock.timestamp(),
             drift=drift,
-            hold=self._holds.get(seen.ref),
+            hold=self._ledger.holds.get(seen.ref),
             unknown=state if isinstance(state, Unknown) else None,
             unhealthy=seen.unhealthy,
             error=error,

@@ -26,5 +26,5 @@ def plans_of(engine: Engine | None) -> list[str]:
     if engine is None:
         return []
     halted = [halt.plan for fleet in engine.fleets.values() for halt in fleet.halts.values()]
-    held = [hold.plan for hold in engine._holds.values()]
+    held = [hold.plan for hold in engine.ledger.holds.values()]
     return list(dict.fromkeys(plan for plan in (*halted, *held) if plan))

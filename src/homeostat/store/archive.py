@@ -264,6 +264,8 @@ class Archive:
             raise self._explain(error) from error
 
     def _explain(self, error: Exception) -> StoreError:
+        if isinstance(error, apsw.FullError):
+            return StoreError(f"no space is left for the history in {self.path}: nothing of it is lost. Free some space")
         return StoreError(f"the history in {self.path} cannot be used: {error}; move it away to begin a new one")
 
 

@@ -80,7 +80,7 @@ async def test_a_play_that_takes_away_more_than_the_cap_waits_for_an_approval(be
     await bench.declare("web", play(*gone))
     assert "deletion: 2 of its 2 would be destroyed, more than 1" in await bench.reason("web", "Held")
     assert (things / "a").exists()
-    bench.gate.approvals.add(next(iter(bench.engine._holds.values())).plan)
+    bench.gate.approvals.add(next(iter(bench.engine.ledger.holds.values())).plan)
     bench.engine.decide_all()
     await bench.ready("web")
     assert not list(things.iterdir())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -94,6 +95,35 @@ def test_a_small_log_and_one_that_is_not_there_are_left_alone(folder: Path) -> N
     (folder / "0.out").write_bytes(b"short\n")
     assert not logs.rotate(folder / "0.out", Logs())
     assert (folder / "0.out").read_bytes() == b"short\n"
+
+
+def test_on_a_full_disk_the_oldest_make_room_and_the_log_is_cut_all_the_same(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, policy = folder / "0.out", Logs(max_bytes=4096, keep=3)
+    room, send = 25_000, os.sendfile
+
+    def full(out: int, source: int, offset: int, count: int) -> int:
+        used = sum(found.stat().st_size for found in folder.glob("0.out.*"))
+        if used >= room:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return send(out, source, offset, min(count, room - used))
+
+    monkeypatch.setattr(os, "sendfile", full)
+    for number in range(4):
+        with path.open("ab") as file:
+            file.write(b"%d" % number + b"x" * 98 + b"\n")
+            file.write((b"y" * 99 + b"\n") * 99)
+        assert logs.rotate(path, policy)
+    assert sorted(found.name for found in folder.iterdir()) == ["0.out", "0.out.1", "0.out.2"]
+    assert b"3xxx" in (folder / "0.out.1").read_bytes()
+    assert b"2xxx" in (folder / "0.out.2").read_bytes()
+    room = 0
+    with path.open("ab") as file:
+        file.write((b"z" * 99 + b"\n") * 99)
+    assert logs.rotate(path, policy)
+    assert [found.name for found in folder.iterdir()] == ["0.out"]
+    assert path.stat().st_blocks * 512 <= 8192
 
 
 @pytest.mark.parametrize("at", ["_copy", "_cut_off", "_shift"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import sys
@@ -315,6 +316,50 @@ async def test_a_record_that_cannot_be_read_is_unknown_and_nothing_is_doubled(ha
     with pytest.raises(ValueError, match="cannot be read"):
         await hand.apply(spec)
     assert one_each(tmp_path, 1) == before
+
+
+async def test_a_full_disk_does_not_keep_what_fills_it_from_being_ended(
+    hand: Hand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two = spec_of(replicas=2)
+    await hand.converge(two)
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        await hand.converge(spec_of(replicas=1))
+        one_each(tmp_path, 1)
+        with pytest.raises(OSError, match=rf"the record {tmp_path}/.*/1\.json cannot be written: No space left on device"):
+            await hand.apply(two)
+        one_each(tmp_path, 1)
+        await hand.converge(spec_of(replicas=0))
+        assert replicas(tmp_path) == {}
+    await hand.converge(two)
+    one_each(tmp_path, 2)
+
+
+async def test_an_end_that_could_not_be_written_is_written_later(
+    hand: Hand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends = tmp_path / "ends"
+    spec = spec_of(command=["sh", "-c", f"until [ -e {ends} ]; do sleep 0.01; done"], restart={"policy": "OnFailure"})
+    await hand.converge(spec)
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        ends.touch()
+        await hand.until(spec, lambda state: state.ready == 0)
+        assert not await hand.diff(spec), "it ended well, and is done"
+    await hand.observe(spec)
+    kept = record.load(tmp_path / REF.uid / "0.json")
+    assert kept is not None
+    assert kept.ended is not None
+    assert kept.ended.status == 0
 
 
 async def test_two_control_planes_do_not_share_a_state_directory(hand: Hand, tmp_path: Path) -> None:

@@ -63,6 +63,12 @@ def test_one_that_waits_is_due_when_its_time_has_come() -> None:
     assert place_of(Seat(waiting), DIGEST, Restart(), now=102.0) is Place.DUE
 
 
+def test_a_clock_that_is_set_back_by_hours_keeps_nothing_waiting_for_hours() -> None:
+    waiting = replica(ended=Ended(10_000.0, 1), crashes=3, retry_at=10_002.0)
+    assert place_of(Seat(waiting), DIGEST, Restart(), now=10_001.0) is Place.WAITING
+    assert place_of(Seat(waiting), DIGEST, Restart(), now=2_801.0) is Place.DUE
+
+
 def test_another_definition_is_outdated_whether_it_runs_or_not() -> None:
     for seat in (Seat(replica(), running=True), Seat(replica(ended=Ended(1.0, 0)))):
         assert place_of(seat, "e" * 64, Restart(policy="Never"), now=200.0) is Place.OUTDATED

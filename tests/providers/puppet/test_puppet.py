@@ -78,7 +78,7 @@ async def test_more_removals_than_the_cap_wait_for_an_approval(bench: Bench, thi
     await bench.declare("base", manifest(*(f"file {{ '{things / n}': ensure => absent }}" for n in ("a", "b"))))
     assert "deletion: 2 of its 2 would be destroyed, more than 1" in await bench.reason("base", "Held")
     assert (things / "b").exists()
-    bench.gate.approvals.add(next(iter(bench.engine._holds.values())).plan)
+    bench.gate.approvals.add(next(iter(bench.engine.ledger.holds.values())).plan)
     bench.engine.decide_all()
     await bench.ready("base")
     assert not list(things.iterdir())

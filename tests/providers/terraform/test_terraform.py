@@ -216,7 +216,7 @@ async def test_to_destroy_with_the_declaration_is_a_plan_that_is_judged(bench: B
     await bench.kind.delete("web")
     assert "2 of its 2 would be destroyed" in await bench.reason("web", "Held")
     assert len(in_state(tmp_path)) == 2
-    bench.gate.approvals.add(next(iter(bench.engine._holds.values())).plan)
+    bench.gate.approvals.add(next(iter(bench.engine.ledger.holds.values())).plan)
     bench.engine.decide_all()
     await bench.gone("web")
     assert not in_state(tmp_path)

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from homeostat.client import Client
 from homeostat.client.http import HttpTransport
 from homeostat.client.kubeconfig import from_text
+from homeostat.model.errors import ApiError
 from homeostat.providers.addresses import Hosts
 from homeostat.providers.kubernetes.spec import KubeconfigSecret
 from homeostat.providers.references import Source, read_values
@@ -24,6 +25,16 @@ class Cluster:
     name: str
     client: Client
     here: bool = False
+
+    async def uid(self) -> str:
+        """Which cluster it is, as Kubernetes tells them apart: the uid of its kube-system. Empty where we may not read that."""
+        try:
+            found = await self.client.kind("v1", "Namespace").get("kube-system")
+        except ApiError as error:
+            if error.code not in (403, 404):
+                raise
+            return ""
+        return str(found["metadata"]["uid"])
 
 
 class Clusters:

@@ -7,11 +7,12 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from typing import Any
 
 from homeostat.client import Client
+from homeostat.loop.declarations import ADOPT
 from homeostat.loop.diff import Diff
 from homeostat.loop.fleet import Op, Ref
 from homeostat.loop.live import LiveObject, masked
 from homeostat.loop.observation import ABSENT, Absent
-from homeostat.loop.provider import Declared, Provider, Refused, Undeclared, current
+from homeostat.loop.provider import Declared, Provider, Refused, Task, Undeclared, current
 from homeostat.providers.addresses import Forbidden, Hosts
 from homeostat.providers.kubernetes.clusters import Cluster, Clusters
 from homeostat.providers.kubernetes.discover import undeclared
@@ -21,6 +22,8 @@ from homeostat.providers.kubernetes.spec import KubernetesObjectSpec, Kubernetes
 _POWERS = ("rbac.authorization.k8s.io", "homeostat.dev")
 """Groups, and what is below them, whose objects give rights or have the loop do things."""
 _MANAGER_LIMIT = 128
+_CLUSTER = "cluster"
+"""What is kept of an object that was made elsewhere: the uid of the cluster."""
 
 
 class KubernetesObject(Provider[KubernetesObjectSpec, KubernetesObjectState], group="kubernetes.homeostat.dev"):
@@ -38,6 +41,7 @@ class KubernetesObject(Provider[KubernetesObjectSpec, KubernetesObjectState], gr
         self._clusters: Clusters
         self._hints = Hints()
         self._live: dict[Ref, tuple[Place, LiveObject]] = {}
+        self._at: dict[Ref, Cluster] = {}
 
     async def open(self, client: Client) -> None:
         self._clusters = Clusters(client, self._hosts)
@@ -48,6 +52,7 @@ class KubernetesObject(Provider[KubernetesObjectSpec, KubernetesObjectState], gr
 
     def forget(self, ref: Ref) -> None:
         self._live.pop(ref, None)
+        self._at.pop(ref, None)
         self._hints.forget(ref)
 
     def watch(self) -> AsyncIterator[Ref]:
@@ -68,6 +73,7 @@ class KubernetesObject(Provider[KubernetesObjectSpec, KubernetesObjectState], gr
     async def observe(self, spec: KubernetesObjectSpec) -> KubernetesObjectState | Absent:
         task, live = current(), await self._find(spec)
         if await live.read() is None:
+            await self._check_whose(task)
             return ABSENT
         declared = manifest_of(spec, live.namespace)
         found = live.owned(declared) if task.deleting else await live.about(declared)
@@ -93,8 +99,21 @@ class KubernetesObject(Provider[KubernetesObjectSpec, KubernetesObjectState], gr
         known = self._live.get(task.ref)
         if known is None or known[0] != place:
             known = self._live[task.ref] = place, LiveObject(kind, place.name, namespace, _manager(task.ref))
+        self._at[task.ref] = cluster
         self._hints.follow(task.ref, place, cluster)
         return known[1]
+
+    async def _check_whose(self, task: Task) -> None:
+        """What is not at this cluster is not gone where it was made at another."""
+        made_at = task.kept.get(_CLUSTER, "")
+        if not made_at or task.annotations.get(ADOPT) == "true":
+            return
+        uid = await self._at[task.ref].uid()
+        if uid not in ("", made_at):
+            raise Refused(
+                f"it was made at another cluster than the kubeconfig leads to (kube-system there is {made_at}, here {uid}): "
+                f"put the kubeconfig back; to have it made at this one, annotate it with {ADOPT}=true"
+            )
 
     def _check(self, cluster: Cluster, place: Place, own: str) -> None:
         if not cluster.here or self._anywhere:
@@ -126,7 +145,10 @@ class KubernetesObject(Provider[KubernetesObjectSpec, KubernetesObjectState], gr
     # Acting
 
     async def apply(self, spec: KubernetesObjectSpec, diff: Diff) -> None:
-        _, live = self._live[current().ref]
+        task = current()
+        cluster, (_, live) = self._at[task.ref], self._live[task.ref]
+        if not cluster.here and (uid := await cluster.uid()):
+            task.kept[_CLUSTER] = uid
         await live.put(manifest_of(spec, live.namespace), force=spec.force_conflicts)
 
     async def delete(self, spec: KubernetesObjectSpec) -> None:

@@ -11,10 +11,13 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import logging
 import os
 from pathlib import Path
 
 from homeostat.providers.process.kind import Logs
+
+log = logging.getLogger("homeostat.providers.process")
 
 _KEEP_SIZE, _PUNCH_HOLE, _COLLAPSE_RANGE = 0x01, 0x02, 0x08
 _PIECE = 1024 * 1024
@@ -50,10 +53,9 @@ def rotate(path: Path, policy: Logs) -> bool:
             # It is written faster than it is copied, and would be larger each time. In time, all but the newest had gone anyway.
             _cut_off(descriptor, _line_from(descriptor, cut - policy.keep * policy.max_bytes, cut))
             begin, cut = _written(descriptor)
-        if policy.keep:
-            _copy(descriptor, begin, cut, _partial(path))
+        copied = policy.keep > 0 and _find_room(descriptor, begin, cut, path)
         _cut_off(descriptor, cut)
-        if policy.keep:
+        if copied:
             _shift(path, policy.keep)
         return True
     finally:
@@ -99,6 +101,29 @@ def _first_data(descriptor: int) -> int:
         return os.fstat(descriptor).st_size
     block = os.pread(descriptor, os.fstatvfs(descriptor).f_bsize, begin)
     return begin + len(block) - len(block.lstrip(b"\0"))
+
+
+def _find_room(descriptor: int, begin: int, end: int, path: Path) -> bool:
+    """Copies what is to be cut off. On a full disk the oldest that are kept make room; False where that is not enough."""
+    while True:
+        try:
+            _copy(descriptor, begin, end, _partial(path))
+            return True
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            _partial(path).unlink(missing_ok=True)
+            if not (kept := _rotated(path)):
+                log.warning("there is no room to rotate the log %s: its oldest lines are dropped", path)
+                return False
+            log.warning("there is no room to rotate the log %s: %s is dropped", path, kept[-1].name)
+            kept[-1].unlink()
+
+
+def _rotated(path: Path) -> list[Path]:
+    """The rotated logs, the newest first."""
+    numbers = (other.name.removeprefix(f"{path.name}.") for other in path.parent.glob(f"{path.name}.*"))
+    return [path.with_name(f"{path.name}.{number}") for number in sorted(int(n) for n in numbers if n.isdecimal())]
 
 
 def _copy(descriptor: int, begin: int, end: int, target: Path) -> None:

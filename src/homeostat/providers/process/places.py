@@ -60,7 +60,8 @@ def place_of(seat: Seat, digest: str, restart: Restart, now: float) -> Place:
     good = replica.ended.status == 0
     if restart.policy == "Never" or (restart.policy == "OnFailure" and good):
         return Place.DONE if good else Place.FAILED
-    return Place.WAITING if replica.retry_at > now else Place.DUE
+    # One that ended in the future tells of a clock that was set back: nobody waits until it is there again.
+    return Place.WAITING if replica.ended.at <= now < replica.retry_at else Place.DUE
 
 
 def after_end(replica: Replica, status: int | None, restart: Restart, now: float) -> Replica:

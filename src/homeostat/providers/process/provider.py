@@ -134,6 +134,8 @@ class Process(
         resource.declare(spec)
         await self._note_ends(resource)
         for slot in resource.slots.values():
+            if slot.unwritten:
+                await self._in_thread(slot.write)
             if slot.strays:
                 slot.strays = [stray for stray in slot.strays if kernel.runs(stray.process)]
         self._follow(resource, spec)
@@ -244,7 +246,7 @@ class Process(
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.warning("a replica's record could not be written: %s", error)
+            log.warning("how a replica fares could not be noted: %s", error)
 
     async def _rotate_forever(self) -> None:
         while True:

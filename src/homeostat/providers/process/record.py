@@ -110,12 +110,15 @@ def load(path: Path) -> Replica | None:
 def save(path: Path, record: msgspec.Struct) -> None:
     """Puts a record in the place of the one before. Only the owner may read it: an environment is in it."""
     beside = path.with_name(f"{path.name}.new")
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with open(descriptor, "wb") as file:
-        file.write(msgspec.json.encode(record))
-        file.flush()
-        os.fsync(descriptor)
-    os.rename(beside, path)
+    try:
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with open(descriptor, "wb") as file:
+            file.write(msgspec.json.encode(record))
+            file.flush()
+            os.fsync(descriptor)
+        os.rename(beside, path)
+    except OSError as error:
+        raise OSError(f"the record {path} cannot be written: {error.strerror}") from error
 
 
 def claim(root: Path, who: str) -> int:

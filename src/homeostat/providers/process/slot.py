@@ -6,6 +6,7 @@ Its methods wait for the kernel and the disk, so they are for threads; what the 
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import threading
@@ -19,6 +20,8 @@ from homeostat.providers.process.kernel import Marked
 from homeostat.providers.process.kind import Definition, Restart, digest_of
 from homeostat.providers.process.places import after_end
 from homeostat.providers.process.record import Identity, Mark, Replica, made_with, new_nonce
+
+log = logging.getLogger("homeostat.providers.process")
 
 _SWEEPS = 20
 """How often is looked for what a replica left behind, until nothing is found any more."""
@@ -46,6 +49,8 @@ class Slot:
         """Pidfds that are no longer needed. The event loop closes them, for it may be looking at one just now."""
         self.strays: list[Marked] = []
         """What earlier replicas of this index left behind."""
+        self.unwritten = False
+        """Whether the record on disk is behind what is known, because it could not be written."""
         self._path = folder / f"{index}.json"
         self._lock = threading.RLock()
 
@@ -95,7 +100,7 @@ class Slot:
                 raise TimeoutError(f"replica {self.index} (pid {replica.process.pid}) neither begins nor ends")
             time.sleep(0.001)
         if not kernel.has_ended(pidfd):
-            self._put(replica.but(through=True))
+            self._note(replica.but(through=True))
 
     # Starting
 
@@ -127,7 +132,7 @@ class Slot:
                 os.close(out)
                 os.close(err)
             assert self.replica is not None
-            self._put(self.replica.but(through=True))
+            self._note(self.replica.but(through=True))
 
     # Ending
 
@@ -137,7 +142,7 @@ class Slot:
             if self.replica is None or not self.end_unnoted:
                 return
             status = None if self.pidfd is None else kernel.exit_status(self.pidfd, self.replica.process)
-            self._put(after_end(self.replica, status, restart, now))
+            self._note(after_end(self.replica, status, restart, now))
             self._release()
 
     def ask_to_end(self, sig: signal.Signals, *, vacate: bool) -> Ending | None:
@@ -146,7 +151,7 @@ class Slot:
             if self.replica is None or self.pidfd is None or not self.running:
                 return None
             if vacate and not self.replica.stopping:
-                self._put(self.replica.but(stopping=True))
+                self._note(self.replica.but(stopping=True))
             ending = Ending(os.dup(self.pidfd), kernel.members(self.replica.process.pid))
             kernel.send(self.pidfd, sig)
             return ending
@@ -193,7 +198,7 @@ class Slot:
             if self.running:
                 raise RuntimeError(f"replica {self.index} still runs")
             self._path.unlink(missing_ok=True)
-            self.replica = None
+            self.replica, self.unwritten = None, False
             self._release()
 
     # Its record
@@ -203,11 +208,27 @@ class Slot:
         with self._lock:
             replica = self.replica
             if replica is not None and replica.nonce == nonce and replica.ended is None and replica.ready != ready:
-                self._put(replica.but(ready=ready))
+                self._note(replica.but(ready=ready))
+
+    def write(self) -> None:
+        """Brings the record up to what is known, where it could not be written before."""
+        with self._lock:
+            if self.unwritten and self.replica is not None:
+                self._note(self.replica)
 
     def _put(self, replica: Replica) -> None:
+        """Writes it down; where that fails, nothing has changed."""
         record.save(self._path, replica)
-        self.replica = replica
+        self.replica, self.unwritten = replica, False
+
+    def _note(self, replica: Replica) -> None:
+        """Notes what is so whether or not it can be written down. A full disk must not keep what fills it from being ended."""
+        try:
+            self._put(replica)
+        except OSError as error:
+            if not self.unwritten:
+                log.warning("%s; it is written when it can be", error)
+            self.replica, self.unwritten = replica, True
 
     def _release(self) -> None:
         if self.pidfd is not None:
