@@ -159,13 +159,14 @@ def test_a_gpu_that_is_suspect_takes_nothing(milli: int) -> None:
 # parts of GPUs, by MIG
 
 PART = "H100-MIG-1g.10gb"
+AGAIN = {"mode": "Restart"}
 
 
 def test_a_replica_gets_no_more_than_one_part_of_a_gpu_for_a_process_sees_no_more() -> None:
     parts = node("n1", 7, model=PART)
-    plan = plan_of(tenant("a", 64), parts, node("n2"), workload("two", 2), workload("gang", 1, replicas=3, models=[PART]))
+    plan = plan_of(tenant("a", 64), parts, node("n2"), workload("two", 2), workload("gang", 1, replicas=3, models=[PART], preemption=AGAIN))
     assert {one.name: {place.node for place in one.places} for one in plan.decisions} == {"team/two": {"n2"}, "team/gang": {"n1"}}
-    alone = plan_of(tenant("a", 64), parts, workload("two", 2), workload("half", "0.5"))
+    alone = plan_of(tenant("a", 64), parts, workload("two", 2, preemption=AGAIN), workload("half", "0.5", preemption=AGAIN))
     assert named(alone.of(Verb.ADMIT)) == ["half"]
     assert why(alone, "two").reason == (
         "a replica wants 2 GPUs, and the nodes that have so many have parts of GPUs (MIG), of which a process sees one alone"
@@ -176,11 +177,23 @@ def test_parts_are_known_also_where_a_person_named_their_model() -> None:
     parts = node("n1", 7, model="small")
     for gpu in parts["spec"]["gpus"]:
         gpu["partOf"] = "GPU-0"
-    assert named(plan_of(tenant("a", 64), parts, workload("two", 2), workload("one")).of(Verb.ADMIT)) == ["one"]
+    assert named(plan_of(tenant("a", 64), parts, workload("two", 2), workload("one", preemption=AGAIN)).of(Verb.ADMIT)) == ["one"]
+
+
+def test_what_is_suspended_with_its_state_gets_no_part_for_cuda_cannot_take_it_off() -> None:
+    parts = node("n1", 7, model=PART)
+    plan = plan_of(tenant("a", 64), parts, node("n2"), *(workload(f"w{number}") for number in range(9)))
+    assert [place.node for one in plan.of(Verb.ADMIT) for place in one.places] == ["n2"] * 8
+    alone = plan_of(tenant("a", 64), parts, workload("keeps"), workload("again", preemption=AGAIN))
+    assert named(alone.of(Verb.ADMIT)) == ["again"]
+    assert why(alone, "keeps").reason == (
+        "it makes way by `Suspend`, which parts of GPUs (MIG) cannot do, and there are no others: say `Checkpoint`, `Restart` or `Never`"
+    )
 
 
 def test_no_nodes_of_parts_are_asked_for_by_what_wants_more_than_one() -> None:
     pool = {"kind": "NodePool", "metadata": {"name": "p"}, "spec": {"model": PART, "gpusPerNode": 7, "maximum": 9}}
     quota = tenant("a", 64)
-    assert not plan_of(quota, pool, workload("two", 2, submitted=-400)).of(Verb.SCALE_UP)
-    assert plan_of(quota, pool, workload("one", 1, submitted=-400)).of(Verb.SCALE_UP)
+    assert not plan_of(quota, pool, workload("two", 2, submitted=-400, preemption=AGAIN)).of(Verb.SCALE_UP)
+    assert not plan_of(quota, pool, workload("keeps", 1, submitted=-400)).of(Verb.SCALE_UP)
+    assert plan_of(quota, pool, workload("one", 1, submitted=-400, preemption=AGAIN)).of(Verb.SCALE_UP)

@@ -193,6 +193,7 @@ class Cycle:
             int(self.spot[at]),
             home,
             self._home_gpus(at) if home else (),
+            bool(w.milli[at] and w.preemption[at] == Mode.SUSPEND),
         )
 
     def home_of(self, at: int) -> tuple[int, ...]:

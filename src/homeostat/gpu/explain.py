@@ -16,7 +16,7 @@ from homeostat.gpu.cycle import gpus
 from homeostat.gpu.decisions import Constraint
 from homeostat.gpu.entitlement import columns_of
 from homeostat.gpu.fleet import Need
-from homeostat.gpu.kinds import WHOLE, Ahead, share_text
+from homeostat.gpu.kinds import Ahead, share_text
 from homeostat.gpu.policies.admission import shapes
 from homeostat.gpu.policies.fair_share import BORROWED, OVERDUE, OWN, grouped_sum
 from homeostat.gpu.snapshot import NONE, Bools, Floats, Ints, Spot, Topology
@@ -225,7 +225,7 @@ class Pending:
 
     def _free_for(self, need: Need, model: int) -> int:
         """What is free of a model on nodes that could take such a replica."""
-        if not need.gpu_memory and need.spot == Spot.ALLOW and need.milli <= WHOLE:
+        if not need.gpu_memory and need.spot == Spot.ALLOW and not need.whole:
             return int(self._free[model])
         fleet, nodes = self._cycle.fleet, np.flatnonzero((self._cycle.fleet.model == model) & self._cycle.open)
         return int(np.maximum(fleet.free[nodes[fleet.allows(need, nodes)]], 0).sum())

@@ -37,6 +37,13 @@ class Need:
     """One node a replica, where its state lies; empty: any."""
     gpus: tuple[tuple[int, ...], ...] = ()
     """And the GPUs there, for a process whose state was taken off them continues only on the same."""
+    suspends: bool = False
+    """Whether it makes way by being suspended with its state, which CUDA cannot do on a part of a GPU (MIG)."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether parts of GPUs will not do: a process sees one of them alone."""
+        return self.suspends or self.milli > WHOLE
 
     @property
     def total(self) -> int:
@@ -198,7 +205,7 @@ class Fleet:
         allowed = self.held_until[nodes] >= ends
         if need.gpu_memory:
             allowed &= self.gpu_memory[nodes] * min(need.milli, WHOLE) >= need.gpu_memory * WHOLE
-        if need.milli > WHOLE:
+        if need.whole:
             allowed &= ~self.parts[nodes]
         if need.spot != Spot.ALLOW:
             allowed &= self.spot[nodes] == (need.spot == Spot.REQUIRE)
@@ -234,7 +241,7 @@ class Fleet:
 
     def _able(self, need: Need, models: Sequence[int]) -> Bools:
         """Which nodes take work such as this, whatever is free."""
-        key = (need.gpu_memory, min(need.milli, WHOLE) if need.gpu_memory else 0, need.milli > WHOLE, need.spot, *models)
+        key = (need.gpu_memory, min(need.milli, WHOLE) if need.gpu_memory else 0, need.whole, need.spot, *models)
         able = self._can.get(key)
         if able is None:
             able = np.zeros(len(self.model), dtype=bool)

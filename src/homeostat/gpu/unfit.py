@@ -46,7 +46,7 @@ class Emptied:
         return Constraint.CAPACITY, f"it wants {need.replicas} replicas at once, and with nothing else on it the fleet has room for {most}"
 
     def _room(self, need: Need, model: int) -> Room:
-        key = (model, need.milli, need.gpu_memory, need.cpu, need.memory, need.spot, need.topology)
+        key = (model, need.milli, need.whole, need.gpu_memory, need.cpu, need.memory, need.spot, need.topology)
         if (known := self._rooms.get(key)) is not None:
             return known
         nodes = np.flatnonzero(self._fleet.model == model)
@@ -64,8 +64,10 @@ def _lacking(fleet: Fleet, need: Need, nodes: Ints) -> str:
     nodes = nodes[gpus * WHOLE >= need.milli]
     if not len(nodes):
         return f"no node of the fleet has the {each} GPUs that a replica wants: the most is {gpus.max(initial=0)}"
-    if need.milli > WHOLE:
+    if need.whole:
         nodes = nodes[~fleet.parts[nodes]]
+        if not len(nodes) and need.milli <= WHOLE:
+            return "it makes way by `Suspend`, which parts of GPUs (MIG) cannot do, and there are no others: say `Checkpoint`, `Restart` or `Never`"
         if not len(nodes):
             return f"a replica wants {each} GPUs, and the nodes that have so many have parts of GPUs (MIG), of which a process sees one alone"
     memory = fleet.gpu_memory[nodes] * min(need.milli, WHOLE) // WHOLE

@@ -285,11 +285,13 @@ def _earliest(times: Floats, nodes: Ints, group: Ints | None, replicas: int) -> 
 
 def shapes(cycle: Cycle, queue: Ints) -> Ints:
     """A number for each, equal for those that ask the same of the fleet. What must go back to where its state lies is like no other; and while
-    something has waited too long, what makes way for it may go where others may not."""
+    something has waited too long, what makes way for it may go where others may not. Where there are parts of GPUs, not all may have those."""
     w = cycle.snapshot.workloads
     found = mixed(w.replicas, w.milli, w.models, w.gpu_memory, w.cpu, w.memory, w.topology, cycle.spot)
     if (cycle.band[queue] == OVERDUE).any():
         found ^= makes_way(cycle)
+    if cycle.fleet.parts.any():
+        found ^= 2 * (w.preemption == Mode.SUSPEND)
     found[cycle.keeps_state] = np.flatnonzero(cycle.keeps_state)
     return found
 

@@ -131,7 +131,7 @@ def able_pools(cycle: Cycle, at: int, pools: Pools) -> Bools:
     able = (int(w.models[at]) >> pools.model & 1) == 1
     able &= column[w.tenant[at], pools.model] != NONE
     able &= pools.gpus * WHOLE >= replicas * w.milli[at]
-    able &= (w.milli[at] <= WHOLE) | ~pools.parts
+    able &= ~pools.parts | (not cycle.need_of(at).whole)
     able &= pools.gpu_memory * min(int(w.milli[at]), WHOLE) >= w.gpu_memory[at] * WHOLE
     able &= (pools.cpu >= replicas * w.cpu[at]) & (pools.memory >= replicas * w.memory[at])
     if cycle.spot[at] != Spot.ALLOW:
