@@ -29,6 +29,7 @@ KINDS = {
     "coordination.v1": "Lease",
     "events.v1": "Event",
     "rbac.v1": "Role RoleBinding ClusterRole ClusterRoleBinding",
+    "admissionregistration.v1": "ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding",
     "authorization.v1": "SelfSubjectAccessReview SelfSubjectRulesReview SubjectAccessReview LocalSubjectAccessReview",
     "authentication.v1": "TokenReview TokenRequest SelfSubjectReview",
     "policy.v1": "PodDisruptionBudget Eviction",

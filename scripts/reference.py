@@ -111,7 +111,7 @@ def all_kinds() -> list[Any]:
         if name.startswith("homeostat.") and name.split(".")[1] in KINDRED:
             for thing in vars(module).values():
                 kept = isinstance(thing, type) and issubclass(thing, (Provider, Composer)) and "info" in vars(thing)
-                info = thing.info if kept else thing
+                info = getattr(thing, "info", None) if kept else thing
                 if isinstance(info, KindInfo) and info.group.endswith("homeostat.dev") and info.group != INTERNAL:
                     found[info.name] = info
     return sorted(found.values(), key=lambda info: (info.group, info.kind))

@@ -513,6 +513,20 @@ def test_no_secret_is_written_down(api: Api, data: Path, namespace: str, become:
     assert not any(value in events for value in (*planted, *encoded, token))
 
 
+def test_the_audit_log_knows_a_request_by_the_id_that_its_answer_says(api: Api, data: Path, namespace: str) -> None:
+    path = f"/api/v1/namespaces/{namespace}/configmaps"
+    given = api.post(path, {"metadata": {"name": "a"}}).headers["Audit-Id"]
+    own = f"from-a-proxy-{os.urandom(4).hex()}-" + "x" * 1000
+    assert api.post(path, {"metadata": {"name": "a"}}, headers={"Audit-ID": own}).headers["Audit-Id"] == own
+
+    def noted() -> dict[str, int]:
+        lines = [json.loads(line) for line in (data / "audit.log").read_text().splitlines()]
+        return {line["id"][:30]: line["code"] for line in lines}
+
+    eventually(lambda: own[:30] in noted(), "the log")
+    assert (noted()[given[:30]], noted()[own[:30]]) == (201, 409)
+
+
 def test_an_error_about_a_secret_does_not_repeat_it(api: Api, namespace: str) -> None:
     path = f"/api/v1/namespaces/{namespace}/secrets"
     planted = f"s3cr3t-{os.urandom(6).hex()}"

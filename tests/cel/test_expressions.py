@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+from homeostat.model.cel.authorizers import AUTHORIZER, Asked, Authorizer, Decision
+from homeostat.model.cel.check import checked
+from homeostat.model.cel.evaluate import compile_tree
 from homeostat.model.cel.expression import NUMBER, compile_expression
 from homeostat.model.cel.syntax import InvalidExpression
 from homeostat.model.cel.values import CelError
@@ -172,3 +175,43 @@ def test_a_mistake_is_told_in_a_line_with_its_place() -> None:
         "line 1, column 1: undeclared reference to 'nope' (in container ''); "
         "line 2, column 6: found no matching overload for 'size' applied to '(int)'"
     )
+
+
+def asked(text: str) -> Any:
+    """The value of an expression for somebody who may get, and nothing else."""
+    by = Authorizer(lambda asked: Decision(asked.verb == "get", repr(asked)), Asked(group="apps", resource="deployments", name="web"))
+    tree, _ = checked(text, {"authorizer": AUTHORIZER})
+    return compile_tree(tree, ("authorizer",)).evaluate((by,), 10_000)[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("authorizer.group('').resource('pods').check('get').allowed()", True),
+        ("authorizer.group('').resource('pods').subresource('log').namespace('n').name('p').check('list').allowed()", False),
+        ("authorizer.path('/healthz').check('get').errored()", False),
+        ("authorizer.requestResource.check('get').reason().contains('deployments')", True),
+        ("authorizer.serviceAccount('n', 'a').path('/x').check('get').reason().contains(\"('n', 'a')\")", True),
+    ],
+)
+def test_an_authorizer_answers_questions_of_permission(text: str, value: bool) -> None:
+    assert asked(text) is value
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("authorizer.path(' ')", "path must not be empty"),
+        ("authorizer.group('').resource('')", "resource must not be empty"),
+        ("authorizer.serviceAccount('A!', 'a')", "Invalid service account namespace"),
+        ("authorizer.serviceAccount('a', 'A!')", "Invalid service account name"),
+    ],
+)
+def test_a_question_of_permission_must_make_sense(text: str, why: str) -> None:
+    with pytest.raises(CelError, match=why):
+        asked(text)
+
+
+def test_an_authorizer_has_no_other_fields() -> None:
+    with pytest.raises(InvalidExpression, match="undefined field 'user'"):
+        asked("authorizer.user")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import resource
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -161,6 +163,19 @@ def test_of_several_in_a_file_the_one_that_is_named_is_kept(tmp_path: Path) -> N
     file = declare(tmp_path / "mixed.py", SHOPS + "\n\nclass Kiosk(Composer[ShopSpec], group='shops.example.com'): ...\n")
     assert [one.info.kind for one in load_own(str(file))] == ["Shop", "Kiosk"]
     assert [one.info.kind for one in load_own(f"{file}:Kiosk")] == ["Kiosk"]
+
+
+def test_a_file_that_is_called_as_a_module_is_takes_nothing_from_those_who_import_it(tmp_path: Path) -> None:
+    file = declare(tmp_path / "logging.py", SHOPS)
+    assert [one.info.kind for one in load_own(str(file))] == ["Shop"]
+    assert sys.modules["logging"] is logging
+
+
+def test_two_for_one_kind_are_refused_by_name(homeostat_command: Command, tmp_path: Path) -> None:
+    first, second = declare(tmp_path / "shops.py", SHOPS), declare(tmp_path / "more.py", SHOPS)
+    done = homeostat_command("up", "--data", tmp_path / "data", "--listen", "127.0.0.1:0", "--provider", first, "--provider", second)
+    assert done.returncode == 1
+    assert f"--provider {second}: Shop is for the kind shops.shops.example.com, which --provider {first} keeps already; leave one out" in done.stderr
 
 
 def test_the_mode_that_a_person_chose_outlives_the_flag(start: Start, homeostat_command: Command) -> None:

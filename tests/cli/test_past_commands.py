@@ -334,6 +334,16 @@ def test_a_damaged_checkpoint_is_refused_with_its_place(site: Site, tmp_path: Pa
     assert not (tmp_path / "fresh").exists()
 
 
+def test_a_server_that_has_written_no_checkpoint_is_no_error(tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "admin.kubeconfig"
+    result = CliRunner().invoke(main, ["checkpoint", "list", "--kubeconfig", str(kubeconfig)])
+    assert result.exit_code == 0, result.output
+    assert f"no checkpoint in {tmp_path / 'checkpoints'}; `homeostat up --checkpoint-every 1h` writes them there" in result.output
+    result = CliRunner().invoke(main, ["checkpoint", "list", str(tmp_path / "none"), "--kubeconfig", str(kubeconfig)])
+    assert result.exit_code == 1
+    assert "none: No such directory; say which" in result.output
+
+
 def test_a_checkpoint_goes_back_in_place_under_the_guards(site: Site, tmp_path: Path) -> None:
     site.declare(motd="one", issue="hello")
     site.ready("motd", "issue")

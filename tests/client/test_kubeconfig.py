@@ -204,6 +204,23 @@ async def test_a_refused_token_is_read_again_at_once(server: Server, tmp_path: P
         assert await client.version()
 
 
+async def test_who_is_refused_hears_whether_the_token_expired_and_what_to_do(server: Server, tmp_path: Path) -> None:
+    cluster = {"server": server.url, "certificate-authority": str(server.data / "pki" / "ca.crt")}
+
+    async def told(user: dict[str, Any]) -> str:
+        async with Client.from_kubeconfig(write(tmp_path / "c", cluster, user)) as client:
+            with pytest.raises(ApiError) as refused:
+                await client.version()
+        assert refused.value.code == 401
+        return refused.value.message
+
+    claims = base64.urlsafe_b64encode(b'{"exp":1580472000}').decode().rstrip("=")
+    assert f"the token in {tmp_path / 'c'} expired at 2020-01-31T12:00:00Z: make another" in await told({"token": f"e30.{claims}.c2ln"})
+    for opaque in ("hst_" + "x" * 43, "a.b.c", "e30.e30.c2ln"):
+        assert "is not taken: it expired, was revoked or is for another server; `homeostat token create`" in await told({"token": opaque})
+    assert "has no token and no client certificate" in await told({})
+
+
 async def test_whom_to_trust_matters(server: Server, tmp_path: Path) -> None:
     stranger = pki.ensure_server(tmp_path / "other")
     assert stranger

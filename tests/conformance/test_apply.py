@@ -342,6 +342,63 @@ def test_the_outcome_is_validated(apply: Applier) -> None:
 # Status
 
 
+@pytest.fixture(scope="module")
+def nullable(definer: Any) -> Kind:
+    text = {"type": "string"}
+    items = {"type": "object", "required": ["name"], "properties": {"name": text, "port": {"type": "integer"}}}
+    ports = {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"], "items": items}
+    fields = {
+        "text": text,
+        "filled": {**text, "default": "x"},
+        "open": {**text, "nullable": True},
+        "map": {"type": "object", "additionalProperties": text},
+        "ports": ports,
+        "either": {"x-kubernetes-int-or-string": True},
+    }
+    return definer({"properties": {"spec": {"type": "object", "properties": fields}}}, kind="Nullable")  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("spec", "field", "wanted"),
+    [
+        ({"text": None}, "spec.text", "string"),
+        ({"map": None}, "spec.map", "object"),
+        ({"map": {"k": None}}, "spec.map.k", "string"),
+        ({"ports": None}, "spec.ports", "array"),
+        ({"ports": [{"name": "b", "port": None}]}, "spec.ports[0].port", "integer"),
+        ({"either": None}, "spec.either", "integer,string"),
+        (None, "spec", "object"),
+    ],
+)
+def test_a_null_that_is_applied_is_refused_where_it_may_not_be(
+    api: Api, nullable: Kind, namespace: str, spec: Any, field: str, wanted: str
+) -> None:
+    """Created, updated or patched it would be dropped; what is applied is taken at its word."""
+    path, body = nullable.path(namespace, "a"), nullable.new("a", spec=spec)
+    said = f'{field}: Invalid value: "null": {field} in body must be of type {wanted}: "null"'
+    refused = (422, f'{nullable.kind}.{nullable.group} "a" is invalid: {said}')
+    answer = api.apply(path, body)
+    assert (answer.status, answer.body["message"]) == refused
+    api.post(nullable.path(namespace), body).expect(201)
+    if spec is not None:  # an empty one leaves what is there
+        answer = api.apply(path, body)
+        assert (answer.status, answer.body["message"]) == refused
+
+
+def test_a_null_that_is_applied_gives_way_to_a_default_and_stays_where_it_may(
+    api: Api, nullable: Kind, namespace: str
+) -> None:
+    made = api.apply(nullable.path(namespace, "a"), nullable.new("a", spec={"filled": None, "open": None})).expect(201)
+    assert made["spec"] == {"filled": "x", "open": None}
+    assert managers(made) == [("applier", "Apply", "", {"f:spec": {"f:filled": {}, "f:open": {}}})]
+
+
+def test_a_null_leaves_what_others_have_put_into_a_map(api: Api, nullable: Kind, namespace: str) -> None:
+    path = nullable.path(namespace, "a")
+    api.apply(path, nullable.new("a", spec={"map": {"k": "v"}}), "one").expect(201)
+    assert api.apply(path, nullable.new("a", spec={"map": None}), "two").expect(200)["spec"]["map"] == {"k": "v"}
+
+
 def test_status_is_applied_through_its_own_path(apply: Applier) -> None:
     needs(apply.api, 22)
     apply("one", {"replicas": 1}, status={"phase": "ignored"}).expect(201)

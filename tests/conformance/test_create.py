@@ -213,6 +213,13 @@ def test_a_namespace_that_is_not_there_is_not_found(api: Api, widget: Kind, name
         assert answer.body["details"] == {"name": missing, "kind": "namespaces"}
 
 
+def test_an_object_without_a_namespace_is_not_looked_at_further(api: Api, widget: Kind) -> None:
+    answer = api.post(at("nowhere", "configmaps"), config_map("Not A Name"))
+    assert answer.expect(404)["message"] == 'namespaces "nowhere" not found'
+    answer = api.post(widget.path("nowhere"), widget.new("a", spec={"replicas": "many"}))
+    assert answer.expect(404)["message"] == 'namespaces "nowhere" not found'
+
+
 def test_nothing_new_comes_into_a_namespace_that_is_going(api: Api, namespace: str) -> None:
     needs_builtin_rules(api)
     held = config_map("held", metadata={"finalizers": ["example.com/hold"]})

@@ -353,6 +353,17 @@ def test_a_binding_cannot_give_more_than_its_author_holds(room: Room, steward: P
     assert missing["message"] == 'roles.rbac.authorization.k8s.io "missing" not found'
 
 
+def test_who_would_grant_too_much_is_not_told_what_else_is_wrong(room: Room, steward: Person) -> None:
+    secrets = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}
+    assert "not currently held" in forbidden(room.role("broken", secrets, {"verbs": []}, by=steward))
+    assert "not currently held" in forbidden(room.role("Not A Name", secrets, by=steward))
+    assert "not currently held" in forbidden(room.bind("admin", {"kind": "Nobody"}, kind="ClusterRole", by=steward))
+    room.role("fine", by=steward).expect(201)
+    changed = {"rules": [secrets, {"verbs": []}]}
+    assert "not currently held" in forbidden(steward.patch(f"{RBAC}/namespaces/{room.name}/roles/fine", changed))
+    assert room.role("broken", {"verbs": []}, by=steward).expect(422)["reason"] == "Invalid"  # which grants nothing
+
+
 def test_the_verbs_bind_and_escalate_lift_the_limit(room: Room, steward: Person) -> None:
     guest = room.person("guest").subject()
     room.role("scaler", {"apiGroups": ["apps"], "resources": ["deployments/scale"], "verbs": ["get"]}).expect(201)

@@ -333,6 +333,15 @@ def test_beyond_the_maximum_those_go_first_that_the_pool_can_take_back() -> None
     assert [decision.name for decision in plan.of(Verb.DRAIN)] == ["got"]
 
 
+def test_what_joined_a_pool_by_itself_stays_whatever_its_maximum() -> None:
+    """It would stand idle, and be given back to nobody."""
+    pool = pool_of("p", 9, maximum=1) | {"status": {"machines": [{"key": "k", "node": "got"}]}}
+    plan = plan_of(tenant("a", 64), pool, *(node(name, pool="p") for name in ("came", "got", "too")))
+    assert [decision.name for decision in plan.of(Verb.DRAIN)] == ["got"]
+    [told] = plan.of(Verb.REPORT)
+    assert (told.name, told.reason) == ("p", "p has 1 more than its maximum of 1 that joined by themselves, and stay")
+
+
 def test_where_the_cheapest_pool_gives_none_the_next_is_asked_and_it_is_tried_again() -> None:
     cheap = pool_of("cheap", 1) | {"status": {"machines": [{"key": "k", "refused": "no more quota"}], "trouble": "no more quota"}}
     objects = [tenant("a", 64), cheap, node("n0"), workload("r", 8, on=[("n0", list(range(8)))])]
@@ -412,6 +421,16 @@ def test_a_budget_that_is_lowered_to_less_than_is_used_is_told_once() -> None:
     plan = plan_of(lowered, node("n1"), memory=Memory(at=NOW, spent={"a": (NOW - 7200, 9.0)}))
     assert [decision.verb for decision in plan.decisions] == [Verb.WARN]
     assert plan_of(lowered, node("n1"), memory=plan.memory, after=5).decisions == []
+
+
+def test_periods_of_a_budget_follow_each_other_whenever_somebody_looks() -> None:
+    of, job = tenant("a", 8, budget={"gpuHours": 10, "period": "1h0m0s"}), workload("job", 2, on=[("n", [0, 1])])
+    memory = Memory(at=NOW - 1800, spent={"a": (NOW - 9000, 9.0)})  # it began two periods and a half ago
+    began, spent = plan_of(of, node("n"), job, memory=memory).memory.spent["a"]
+    assert began == NOW - 1800
+    assert spent == pytest.approx(1.0)  # by two GPUs, in half an hour
+    late = Memory(at=NOW - 9000, spent={"a": (NOW - 9000, 9.0)})  # nobody looked in between
+    assert plan_of(of, node("n"), job, memory=late).memory.spent["a"] == (NOW - 1800, pytest.approx(1.0))
 
 
 def test_a_new_period_brings_a_new_budget() -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from dataclasses import replace
 from datetime import timedelta
 from random import Random
 
@@ -16,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import Phase as Search
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from homeostat.gpu.decisions import Decision, Plan, Verb
 from homeostat.gpu.governor import decide

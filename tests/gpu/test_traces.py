@@ -53,6 +53,25 @@ def test_openb_keeps_fractions_and_models(tmp_path: Path) -> None:
     assert (result.finished, result.wait_max < 2) == (2, True)
 
 
+OPENB = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,creation_time,deletion_time\n"
+POLLUX = "name,time,application,num_replicas,batch_size\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (OPENB + "p0,1,1,1,460,,LS,100,50\n", "line 2, column deletion_time: 50 is before its creation_time, 100"),
+        (OPENB + "p0,1,1,1,460,,LS,100,\n", "line 2, column deletion_time: it is empty"),
+        (POLLUX + "a,1,cifar10,6,2048\nb,1,llama,6,2048\n", r"line 3, column application: how long llama runs is not known \(known is that of cifar10, "),
+    ],
+)
+def test_a_job_of_which_nobody_knows_how_long_it_runs_is_told(tmp_path: Path, text: str, told: str) -> None:
+    file = tmp_path / "trace.csv"
+    file.write_text(text)
+    with pytest.raises(TraceError, match=told):
+        read_trace(file)
+
+
 def test_pollux_names_applications(tmp_path: Path) -> None:
     file = tmp_path / "workload.csv"
     file.write_text("name,time,application,num_replicas,batch_size\ncifar10-0,107,cifar10,6,2048\n")

@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 import hmac
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import orjson
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import replace
 from tests.guards.fleets import ENFORCE, NOW, a_fleet, drift
 from tests.guards.hook import Hook, hook
 from tests.loop.told import KIND, House, eventually, house, until

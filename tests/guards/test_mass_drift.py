@@ -1,6 +1,5 @@
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from homeostat.guards import GuardPolicy, Mode, decide
 from homeostat.guards.policy import MassDrift

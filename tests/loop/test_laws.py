@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from homeostat.loop.laws import PID, Limits, Loop, OnOff, Sense, Step, Steps, Switch, beyond
 from homeostat.loop.observation import Unknown

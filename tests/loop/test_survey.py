@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -131,6 +132,25 @@ async def test_what_the_answer_leaves_out_is_looked_at_by_itself(house: House) -
 async def test_where_the_many_cannot_be_seen_each_one_is(house: House) -> None:
     house.provider.down = True
     assert len(await house.whole_pass()) == SIZE
+
+
+@pytest.mark.parametrize(
+    ("states", "told"),
+    [
+        (None, "Bulb.observe_all returned None; it returns a mapping from the Refs that it was given to their states"),
+        ({"bulb-01": BulbState(watts=10)}, "Bulb.observe_all returned a mapping with a str as a key"),
+        ({Ref("bulbs.bulbs.test.dev", "default", "bulb-01", ""): {"watts": 10}}, "Bulb.observe_all returned a dict for bulb-01; it returns a BulbState"),
+    ],
+)
+async def test_an_answer_about_many_that_is_none_is_named_and_each_is_looked_at(
+    house: House, states: Any, told: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def observe_all(specs: object) -> Any:
+        return states
+
+    monkeypatch.setattr(house.provider, "observe_all", observe_all)
+    assert len(await house.whole_pass()) == SIZE
+    assert told in caplog.text
 
 
 async def test_what_was_written_to_is_looked_at_by_itself_once(house: House) -> None:

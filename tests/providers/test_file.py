@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import stat
+import subprocess
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -409,6 +411,35 @@ async def test_deleting_leaves_what_others_put_beside(bench: Bench, root: Path) 
     await bench.kind.delete("app")
     await bench.gone("app")
     assert tree(root) == {"app/sub/theirs": "x"}
+
+
+async def test_a_root_whose_disk_is_gone_is_unknown_and_nothing_is_made_in_its_place(bench: Bench, root: Path) -> None:
+    await bench.declare("motd", {"path": str(root / "motd"), "content": "hello"})
+    await bench.ready("motd")
+    if shutil.which("mount") is None or subprocess.run(["mount", "-t", "tmpfs", "none", root], capture_output=True, check=False).returncode:
+        pytest.skip("needs the right to mount a tmpfs")
+    try:
+        await bench.whole_pass()
+        assert "is on another file system than when the loop began" in await bench.reason("motd", "Unreadable")
+        assert os.listdir(root) == []
+    finally:
+        subprocess.run(["umount", "-l", root], check=True)
+    await bench.whole_pass()
+    await bench.ready("motd")
+
+
+async def test_a_declaration_renamed_by_adoption_leaves_the_file_to_the_new_one(bench: Bench, root: Path) -> None:
+    await bench.declare("old", {"path": str(root / "motd"), "content": "hello"})
+    await bench.ready("old")
+    made = (root / "motd").stat().st_ino
+    await bench.declare("new", {"path": str(root / "motd"), "content": "hello"}, {ADOPT: "true"})
+    await bench.ready("new")
+    await bench.kind.delete("old")
+    await bench.gone("old")
+    assert (root / "motd").stat().st_ino == made, "it was neither deleted nor made anew"
+    await bench.kind.delete("new")
+    await bench.gone("new")
+    assert not (root / "motd").exists(), "it is the new one's, and goes with it"
 
 
 async def test_deleting_an_adopted_directory_leaves_the_directory(bench: Bench, root: Path) -> None:

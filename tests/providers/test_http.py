@@ -393,6 +393,15 @@ async def test_a_refusal_is_reported_and_tried_again(bench: Bench, things: Shelf
     await bench.ready("lamp")
 
 
+async def test_a_server_that_knows_no_such_path_refuses_what_is_to_be_made_there(bench: Bench, things: Shelf) -> None:
+    things.refuses.update(GET=(404, "no route"), PUT=(404, "no route"))
+    await bench.declare("lamp", spec(things, {"colour": "red"}))
+    obj = await bench.until("lamp", lambda obj: condition(obj, "Degraded") == "True")
+    assert "404: no route" in str(obj["status"]["conditions"])
+    things.refuses.clear()
+    await bench.ready("lamp")
+
+
 async def test_the_url_of_a_thing_cannot_be_changed(bench: Bench, things: Shelf) -> None:
     await bench.declare("lamp", spec(things, {"colour": "red"}))
     with pytest.raises(ApiError, match="which thing it is"):

@@ -6,9 +6,9 @@ HOMEOSTAT_SIM_SEEDS says how many (default 500).
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from tests.sim import bugs
 from tests.sim.again import printed
 

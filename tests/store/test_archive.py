@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 from pathlib import Path
 
+import apsw
 import pytest
 
 from homeostat.store import StoreError
@@ -83,6 +85,11 @@ def test_a_file_that_is_not_ours_is_refused(tmp_path: Path) -> None:
     (tmp_path / "history.db").write_bytes(b"not a database at all, but long enough to be looked at" * 10)
     with pytest.raises(StoreError, match=r"the history in .* cannot be used: .*; move it away"):
         Archive(tmp_path / "history.db")
+
+
+def test_on_a_read_only_file_system_nobody_is_told_to_move_the_history_away(archive: Archive) -> None:
+    told = str(archive._explain(apsw.IOError("disk I/O error"), errno.EROFS))
+    assert told == f"the file system of the history in {archive.path} is read-only: nothing of it is lost"
 
 
 def test_on_a_full_disk_nobody_is_told_to_move_the_history_away(archive: Archive) -> None:

@@ -50,18 +50,21 @@ class Admission:
         else:
             self.quotas.setdefault(namespace, set()).add(event.key)
 
+    def placing(self, call: Call, obj: Object) -> None:
+        """Refuses what has no place: its kind is going, or its namespace is not there or is going."""
+        if call.resource.ending:
+            why = "create not allowed while custom resource definition is terminating"
+            raise forbidden(call.resource.group, call.resource.plural, obj["metadata"].get("name", ""), why)
+        if call.namespace:
+            self._check_namespace(call, obj)
+
     async def creating(self, call: Call, obj: Object) -> tuple[list[Compare], list[Put]]:
         """Refuses, or gives what must hold and be written together with the object: the quotas that count it.
 
         Write at once: that the namespace lives is known only until something else is awaited.
         """
-        if call.resource.ending:
-            why = "create not allowed while custom resource definition is terminating"
-            raise forbidden(call.resource.group, call.resource.plural, obj["metadata"].get("name", ""), why)
-        if not call.namespace:
-            return [], []
-        self._check_namespace(call, obj)
-        keys = self.quotas.get(call.namespace)
+        self.placing(call, obj)
+        keys = self.quotas.get(call.namespace) if call.namespace else None
         if not keys:
             return [], []
         charged = await self._charge(call, keys, obj)

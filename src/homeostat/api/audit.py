@@ -1,6 +1,7 @@
 """The audit log: who did what to which object, as JSON lines. On by default, and it never holds a value.
 
-A record says which fields changed, not to what: so no secret, token or password can get into it, whatever the kind.
+A record says which fields changed, not to what: so no secret, token or password can get into it, whatever the kind; but for what the
+author of an admission policy has it say (`annotations`).
 Writes and refusals are always logged, but for the mere renewal of a lease; reads only where they concern secrets, unless
 more is asked for. A request pays for one append to a queue; a thread of its own encodes, writes and rotates.
 """
@@ -13,16 +14,16 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import orjson
 
 from homeostat.api.auth.user import User
 from homeostat.model.clock import format_micro_time
-from homeostat.model.errors import UNSET, ApiError
+from homeostat.model.errors import UNSET, ApiError, Denied
 
 log = logging.getLogger("homeostat.audit")
 
@@ -36,14 +37,14 @@ QUEUE_LIMIT = 50_000
 """Records that may wait. Where the disk stands still for longer, further ones are counted and lost."""
 FIELDS_LIMIT = 50
 TEXT_LIMIT = 256
+ANNOTATION_LIMIT = 64 * 1024
 
 LEASES = "leases.coordination.k8s.io"
 
 READ_VERBS = frozenset({"get", "list", "watch"})
 
 
-@dataclass(slots=True)
-class Record:
+class Record(msgspec.Struct):
     """One request, when it was answered. Names are those of the request, or of what it created; `fields` comes from `fields_changed`."""
 
     time: float
@@ -66,12 +67,13 @@ class Record:
     change_set: str = ""
     dry_run: bool = False
     reason: str = ""
+    annotations: dict[str, str] | None = None  # what admission policies say, in the words of who wrote them
 
     def line(self) -> bytes:
         """The record as one line of JSON."""
         shown: dict[str, Any] = {
             "time": format_micro_time(self.time),
-            "id": self.id,
+            "id": _short(self.id),
             "user": _who(self.user),
             "verb": self.verb,
             "code": self.code,
@@ -94,6 +96,8 @@ class Record:
             shown["dryRun"] = True
         if self.reason:
             shown["reason"] = _short(self.reason)
+        if self.annotations:
+            shown["annotations"] = {_short(key): _clean(value[:ANNOTATION_LIMIT]) for key, value in self.annotations.items()}
         return orjson.dumps(shown, option=orjson.OPT_APPEND_NEWLINE)
 
 
@@ -106,10 +110,14 @@ def _who(user: User | None) -> dict[str, Any] | None:
     return {"name": _short(user.name), "groups": [_short(group) for group in user.groups[:32]]}
 
 
+def _clean(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()  # lone surrogates cannot be encoded as JSON
+
+
 def _short(text: str) -> str:
     if len(text) <= TEXT_LIMIT and text.isascii():
         return text
-    clean = text.encode("utf-8", "replace").decode()  # lone surrogates cannot be encoded as JSON
+    clean = _clean(text)
     return clean if len(clean) <= TEXT_LIMIT else clean[: TEXT_LIMIT - 1] + "…"
 
 
@@ -265,6 +273,8 @@ def _append(descriptor: int, data: bytes, size: int) -> None:
 
 def refusal(error: ApiError) -> str:
     """The reason of a refusal as the log may hold it: messages about what was sent quote it, so they are left out."""
+    if isinstance(error, Denied):
+        return error.summary
     if error.code not in (400, 409, 422) or not (error.causes or error.code == 400):
         return error.message
     wrong = ", ".join(f"{c['field']} ({c['reason']})" for c in error.causes[:FIELDS_LIMIT] if c.get("field"))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from homeostat.api.codec import Codec
 from homeostat.api.request import Request
 from homeostat.api.resource import Object, Resource
-from homeostat.api.schema import MANAGER_MAX
+from homeostat.api.schema import MANAGER_MAX, Place
 from homeostat.api.schema.values import INT64_MAX, INT64_MIN
 from homeostat.model.errors import ApiError, FieldError, bad_request, invalid, not_found, show
 
@@ -28,6 +29,7 @@ class Call:
 
     __slots__ = (
         "after",
+        "annotations",
         "before",
         "codec",
         "impersonator",
@@ -62,8 +64,13 @@ class Call:
         self.subresource = subresource
         self.impersonator: User | None = None
         self.warnings: list[str] = []
+        self.annotations: dict[str, str] | None = None
         self.before: Object | None = None
         self.after: Object | None = None
+
+    def annotate(self, key: str, value: str) -> None:
+        """Has the audit log say something more of this request."""
+        self.annotations = {**(self.annotations or {}), key: value}
 
     @property
     def key(self) -> str:
@@ -87,12 +94,13 @@ class Call:
 class WriteOptions:
     """What a write says beside its object: dry run, strictness, and as whom it manages fields."""
 
-    __slots__ = ("doubled", "dry_run", "force", "manager", "validation")
+    __slots__ = ("doubled", "dry_run", "force", "manager", "nulls", "validation")
 
     def __init__(self, call: Call, kind: str, applying: bool = False) -> None:
         params = call.request.params
         errors: list[FieldError] = []
         self.doubled: list[str] = []  # what the body says twice; judged together with what the schema does not know
+        self.nulls: Sequence[Place] = ()  # what was applied as null and may not be: kept, so that it is judged with the rest
         dry_run = params.get("dryRun", "")
         if dry_run not in ("", "All"):
             errors.append(FieldError.not_supported("dryRun", [dry_run], ["All"]))

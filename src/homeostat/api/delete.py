@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from homeostat.api.builtin.types import schema_of
 from homeostat.api.call import Call, integer
@@ -26,8 +27,7 @@ if TYPE_CHECKING:
 POLICIES = ("Foreground", "Background", "Orphan")
 
 
-@dataclass(slots=True)
-class DeleteOptions:
+class DeleteOptions(msgspec.Struct):
     """How to delete: what becomes of dependents, and for which object and state of it this was meant."""
 
     policy: str = ""
@@ -113,6 +113,8 @@ async def remove(plane: ControlPlane, call: Call, options: DeleteOptions) -> tup
         gone = finished(call, obj)
         plane.admission.deleting(call)
         plane.permit(call, None, live)
+        if plane.policies.active and not call.subresource:
+            await plane.admit(call, "DELETE", None, live, dry_run=options.dry_run)
         value = encode(obj)
         if options.dry_run or (not gone and value == entry.value):
             return obj, gone, entry.revision

@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from typing import Any
 
+import msgspec
 import orjson
 
 from homeostat.api.accept import JSON_TYPES, choices
@@ -53,6 +53,7 @@ _GROUP_ORDER = (
     "policy",
     "rbac.authorization.k8s.io",
     "storage.k8s.io",
+    "admissionregistration.k8s.io",
     "apiextensions.k8s.io",
     "scheduling.k8s.io",
     "coordination.k8s.io",
@@ -63,8 +64,7 @@ _KUBE_VERSION = re.compile(r"v([1-9][0-9]*)(?:(alpha|beta)([1-9][0-9]*))?")
 _STAGE = {"alpha": 0, "beta": 1, None: 2}
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """A document with what its response says about it. `etag` comes in quotes, as the header wants it."""
 
     body: bytes

@@ -50,6 +50,8 @@ class Documents:
         if request.method != "GET":
             raise path_method_not_allowed()
         segments = split_path(request.path)
+        if request.head_only and (segments[:1] in (["version"], ["api"]) or (segments[:1] == ["apis"] and len(segments) > 1)):
+            raise path_method_not_allowed()  # upstream's router knows these by GET alone
         match segments:
             case []:
                 return json_response({"paths": self._paths()})

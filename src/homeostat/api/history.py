@@ -12,7 +12,6 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import msgspec
@@ -40,8 +39,7 @@ DROP_SECONDS = 600.0
 _SERVERS = ("managedFields", "generation", "resourceVersion", "finalizers")
 
 
-@dataclass(frozen=True, slots=True)
-class Keep:
+class Keep(msgspec.Struct, frozen=True):
     """How much of an object's past is kept beyond the log: for how long, and how many changes at most. Zero seconds: nothing."""
 
     seconds: float = 30 * DAY
@@ -53,12 +51,11 @@ UNKEPT = {"events": NOTHING, "leases.coordination.k8s.io": NOTHING, usertokens.Q
 """Kinds whose past is worth nothing an hour later, or is better not kept."""
 
 
-@dataclass(frozen=True, slots=True)
-class Retention:
+class Retention(msgspec.Struct, frozen=True):
     """How much is kept, by kind (`configmaps`, `files.files.homeostat.dev`); `default` for all others."""
 
     default: Keep = Keep()
-    kinds: Mapping[str, Keep] = field(default_factory=lambda: UNKEPT)
+    kinds: Mapping[str, Keep] = msgspec.field(default_factory=lambda: UNKEPT)
 
     def of(self, kind: str) -> Keep:
         return self.kinds.get(kind, self.default)

@@ -238,7 +238,7 @@ class Connection(asyncio.Protocol):
             while self._waiting and not self.closed:
                 request, keep = self._waiting.popleft()
                 self._keep = self._keep and keep
-                self._head_only = request.method == "HEAD"
+                self._head_only = request.head_only = request.method == "HEAD"
                 if self._head_only:
                     request.method = "GET"
                 response = await self.server.handler(request)

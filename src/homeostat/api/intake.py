@@ -237,6 +237,8 @@ def conform(call: Call, obj: Object, options: WriteOptions, before: Object | Non
     problem = fit(call, obj, options, before)
     if problem:
         raise cannot_handle(call, problem)
+    for holder, name in options.nulls:
+        holder[name] = None
 
 
 def check(call: Call, obj: Object, old: Object | None) -> None:

@@ -17,17 +17,15 @@ from homeostat.api.admission import LASTING_NAMESPACES, Admission
 from homeostat.api.apart import Apart
 from homeostat.api.audit import LEASES, AuditLog, Record, fields_changed, is_heartbeat, refusal
 from homeostat.api.auth import Attributes, Authenticator, Rbac, User, bootstrap, denied, usertokens
-from homeostat.api.auth.escalation import check_binding, check_role
-from homeostat.api.auth.host import check_host
 from homeostat.api.auth.impersonate import impersonate
 from homeostat.api.auth.rbac import GROUP as RBAC_GROUP
 from homeostat.api.auth.rbac import PLURALS as RBAC_PLURALS
-from homeostat.api.auth.rbac import ROLE_KINDS
 from homeostat.api.auth.serviceaccounts import ServiceAccountTokens, SigningKey
 from homeostat.api.auth.user import AUTHENTICATED, MASTERS
 from homeostat.api.call import Call, WriteOptions, check_timeout
 from homeostat.api.changesets import HEADER as CHANGE_SET
 from homeostat.api.codec import Codec, encode
+from homeostat.api.compress import LARGE, compress
 from homeostat.api.controllers import GarbageCollector, Housekeeping, Lifecycle, RoleAggregation
 from homeostat.api.controllers.housekeeping import KEEP_SECONDS
 from homeostat.api.discovery import STREAMS
@@ -36,6 +34,8 @@ from homeostat.api.follow import Follower
 from homeostat.api.history import History
 from homeostat.api.metrics import RequestCounts, render
 from homeostat.api.negotiate import reshape, to_yaml
+from homeostat.api.permission import permit
+from homeostat.api.policies import Policies
 from homeostat.api.registry import Registry, custom_resource
 from homeostat.api.request import Request, Response, error_response, split_path
 from homeostat.api.resource import Object, Resource, split_key
@@ -46,13 +46,14 @@ from homeostat.model.clock import Clock, Ids
 from homeostat.model.errors import ApiError, bad_request, insufficient_storage, too_large, unauthorized, unavailable
 from homeostat.model.protocol import BODY_LIMIT, JSON
 from homeostat.model.schema import Schema
-from homeostat.store import Compare, Event, Full, Put, Store, StoreError
+from homeostat.store import Compare, Event, Full, Put, ReadOnly, Store, StoreError
 
 log = logging.getLogger("homeostat.api")
 
 SYSTEM = User("system:homeostat", "", (MASTERS, AUTHENTICATED))
 """As whom the server's own controllers write."""
 
+AUDIT_ID = b"audit-id"
 _UNCACHED = (b"cache-control", b"no-cache, private")
 """Objects change: nobody on the way may keep one for another who asks, and secrets are nobody's to keep."""
 _SHAPED_WRITES = frozenset({"create", "update", "patch"})
@@ -101,6 +102,7 @@ class ControlPlane:
         self.mounted: dict[str, Callable[[Request], Awaitable[Response]]] = {}  # what is served beside the API, by its first segment or its whole path
         self.apart = Apart()
         self.admission = Admission(self)
+        self.policies = Policies(self)
         self.documents = Documents(self)
         self.housekeeping = Housekeeping(self)
         self._controllers = (Lifecycle(self), GarbageCollector(self), RoleAggregation(self), self.housekeeping)
@@ -117,6 +119,7 @@ class ControlPlane:
         for bound in ("serviceaccounts/", "secrets/", "pods/", "nodes/"):
             await self.follower.follow(bound, self._bound_changed)
         await self.admission.start()
+        await self.policies.start()
         for controller in self._controllers:
             await controller.start()
         self.ready = True
@@ -221,7 +224,21 @@ class ControlPlane:
         except Exception as error:
             response = error_response(_refusal(request, error))
         accept = request.header(b"accept")
-        return await to_yaml(response) if "yaml" in accept and prefers_yaml(accept) else response
+        if "yaml" in accept and prefers_yaml(accept):
+            response = await to_yaml(response)
+        return await compress(request, response) if len(response.body) > LARGE else response
+
+    async def answer(self, request: Request) -> Response:
+        """`handle`, for who asks over the network: the answer says by which id the audit log knows the request."""
+        response = await self.handle(request)
+        response.headers.append((AUDIT_ID, self._audit_id(request).encode("latin-1")))
+        return response
+
+    def _audit_id(self, request: Request) -> str:
+        """The client's own where it sent one, so that a request can be followed through what lies before us."""
+        if not request.audit_id:
+            request.audit_id = request.header(AUDIT_ID) or self.ids.uid()
+        return request.audit_id
 
     async def _route(self, request: Request) -> Response:
         segments = split_path(request.path)
@@ -242,7 +259,8 @@ class ControlPlane:
             return public
         user, _ = self._identified(request, await self._authenticated(request))
         if segments != past.REVISION:  # which anybody may ask for who is somebody
-            self._require(Attributes(user=user, verb=request.method.lower(), path=request.path))
+            verb = "head" if request.head_only else request.method.lower()
+            self._require(Attributes(user=user, verb=verb, path=request.path))
         if segments[:1] == ["homeostat"] and request.method == "GET":
             return await past.answer(self, request, segments, user)
         return await self.documents.answer(request)
@@ -350,7 +368,7 @@ class ControlPlane:
         self.audit.record(
             Record(
                 time=started,
-                id=self.ids.uid(),
+                id=self._audit_id(call.request),
                 user=call.user,
                 verb=call.verb,
                 code=code,
@@ -368,6 +386,7 @@ class ControlPlane:
                 change_set=call.request.header(CHANGE_SET),
                 dry_run=call.request.params.get("dryRun") == "All",
                 reason=reason,
+                annotations=call.annotations,
             )
         )
 
@@ -421,21 +440,14 @@ class ControlPlane:
         self._require(asked)
 
     def permit(self, call: Call, obj: Object | None, old: Object | None) -> None:
-        """What a write needs beside its verb: 403 where it acts on the host, or would grant more than its writer holds.
+        """What a write needs beside its verb. `obj` is None for a deletion, `old` for a creation."""
+        if call.user is not SYSTEM:
+            permit(self, call, obj, old)
 
-        `obj` is None for a deletion, `old` for a creation.
-        """
-        resource = call.resource
-        if call.user is SYSTEM:
-            return
-        if resource.host:
-            check_host(self.rbac, call.user, call.verb, resource.group, resource.plural, obj, old)
-        if resource.group != RBAC_GROUP or obj is None:
-            return
-        if call.resource.kind in ROLE_KINDS:
-            check_role(self.rbac, call.user, call.resource.kind, obj, old, namespace=call.namespace, name=call.name)
-        else:
-            check_binding(self.rbac, call.user, call.resource.kind, obj, old, namespace=call.namespace)
+    async def admit(self, call: Call, operation: str, obj: Object | None, old: Object | None, *, dry_run: bool) -> None:
+        """Holds a write against the admission policies, where `policies.active`. The server's own are not asked about."""
+        if call.user is not SYSTEM:
+            await self.policies.admit(call, operation, obj, old, dry_run=dry_run)
 
     def internal(self, verb: str, resource: Resource, namespace: str, name: str, subresource: str = "") -> Call:
         """A call of the server's own."""
@@ -462,7 +474,7 @@ def _refusal(request: Request, error: Exception) -> ApiError:
     """What a request that failed is told."""
     if isinstance(error, ApiError):
         return error
-    if isinstance(error, Full):
+    if isinstance(error, Full | ReadOnly):
         return insufficient_storage(str(error))
     if isinstance(error, StoreError):
         log.error("the store failed: %s", error)

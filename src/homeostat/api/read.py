@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 
 import orjson
 
+from homeostat.api.accept import prefers_yaml
 from homeostat.api.call import Call, integer, revision_of
+from homeostat.api.compress import compress_stream, reads_gzip
 from homeostat.api.request import Response, Stream
 from homeostat.api.select import Matcher, matcher_for, named_by_selector
 from homeostat.api.shape import Shape, shape_for
@@ -143,9 +145,12 @@ async def list_objects(plane: ControlPlane, call: Call) -> Response:
         raise unreadable(error, window, call.prefix) from None
     if not first.more:
         return _whole(shape, first.revision, _kept(first.entries, matcher))
-    return Response(
+    response = Response(
         200, content_type=shape.content_type, stream=lambda s: _stream(plane, call, first, matcher, shape, s)
     )
+    if reads_gzip(call.request) and not prefers_yaml(call.request.header(b"accept")):  # which is made of the whole
+        compress_stream(response)
+    return response
 
 
 async def _range(

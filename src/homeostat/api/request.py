@@ -17,9 +17,12 @@ Headers = list[tuple[bytes, bytes]]
 
 
 class Request:
-    """One call. Header names are lower case. `user` is set where the connection already proved who calls."""
+    """One call. Header names are lower case. `user` is set where the connection already proved who calls.
 
-    __slots__ = ("_query", "body", "client", "headers", "method", "path", "query", "user")
+    `head_only`: it came as HEAD; the method says GET. `audit_id` is what the audit log knows it by, once somebody asked for that.
+    """
+
+    __slots__ = ("_query", "audit_id", "body", "client", "head_only", "headers", "method", "path", "query", "user")
 
     def __init__(
         self, method: str, target: str, headers: Headers, body: bytes = b"", user: Any = None, client: str = ""
@@ -30,6 +33,8 @@ class Request:
         self.body = body
         self.user = user
         self.client = client
+        self.head_only = False
+        self.audit_id = ""
         self._query: dict[str, str] | None = None
 
     def header(self, name: bytes) -> str:

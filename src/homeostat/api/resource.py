@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+import msgspec
+
 from homeostat.model.errors import FieldError
 from homeostat.model.names import dns_subdomain_problems
 from homeostat.model.schema import ANY, Schema
@@ -34,8 +36,7 @@ def split_key(key: str) -> tuple[str, str, str]:
     return kind, namespace, name
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(msgspec.Struct, frozen=True):
     """A printer column.
 
     `path` is a JSONPath (`.spec.replicas`) or a function of the object; `priority` > 0 shows with `-o wide`. `type` is
@@ -50,8 +51,7 @@ class Column:
     priority: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Scale:
+class Scale(msgspec.Struct, frozen=True):
     """Where the scale subresource finds its numbers, as JSONPaths."""
 
     spec_replicas: str
@@ -135,8 +135,7 @@ class Version:
         return self._cel or None
 
 
-@dataclass(slots=True)
-class Resource:
+class Resource(msgspec.Struct):
     """A kind as it is served. `storage` names the version that is stored."""
 
     group: str
@@ -150,7 +149,7 @@ class Resource:
     short_names: Sequence[str] = ()
     categories: Sequence[str] = ()
     verbs: Sequence[str] = ALL_VERBS
-    rules: Rules = field(default_factory=Rules)
+    rules: Rules = msgspec.field(default_factory=Rules)
     custom: bool = False  # declared by a CustomResourceDefinition
     host: bool = False  # acts on the host: who writes it needs the verb `operate` as well
     held_by: str = ""  # the field of the status by which an object is held: what writes it puts our finalizer on

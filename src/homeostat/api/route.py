@@ -90,6 +90,13 @@ def resolve(registry: Registry, request: Request, segments: list[str], user: Use
 
 def handler(call: Call) -> Verb:
     """The function that does what a call asks for; 404 or 405 where there is none."""
+    found = _handler(call)
+    if call.request.head_only and not call.resource.custom:
+        raise path_method_not_allowed()
+    return found
+
+
+def _handler(call: Call) -> Verb:
     resource, sub = call.resource, call.subresource
     if sub:
         handler = _SUBRESOURCES.get((sub, call.verb))

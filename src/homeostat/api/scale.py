@@ -36,7 +36,7 @@ def _layout(call: Call) -> Scale:
     return layout
 
 
-def _show(call: Call, obj: Object) -> Object:
+def as_scale(call: Call, obj: Object) -> Object:
     """An object as its `Scale`."""
     layout = _layout(call)
     metadata = obj["metadata"]
@@ -60,7 +60,7 @@ async def get(plane: ControlPlane, call: Call) -> Response:
         # Of built-in kinds upstream says that the scale is missing, of custom ones that the object is.
         scale = call.resource.plural if call.resource.custom else f"{call.resource.plural}/scale"
         raise not_found(call.resource.group, scale, call.name)
-    return json_response(_show(call, call.codec.load_entry(entry)))
+    return json_response(as_scale(call, call.codec.load_entry(entry)))
 
 
 async def update(plane: ControlPlane, call: Call) -> Response:
@@ -98,7 +98,7 @@ async def _write(plane: ControlPlane, call: Call, make: Any, options: WriteOptio
     layout = _layout(call)
 
     def scaled(live: Object) -> Object:
-        before = _show(call, live)
+        before = as_scale(call, live)
         scale = make(before)
         replicas = _wanted_replicas(call, scale)
         given = scale.get("metadata") or {}
@@ -111,7 +111,7 @@ async def _write(plane: ControlPlane, call: Call, make: Any, options: WriteOptio
 
     call.subresource = "scale"
     response = await change(plane, call, scaled, options)
-    response.body = orjson.dumps(_show(call, orjson.loads(response.body)))
+    response.body = orjson.dumps(as_scale(call, orjson.loads(response.body)))
     return response
 
 

@@ -7,8 +7,9 @@ import ipaddress
 import logging
 import socket
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from homeostat.api.audit import AuditLog
 from homeostat.api.auth import pki
@@ -36,8 +37,7 @@ class CannotListen(Exception):
     """The address is no good for listening. The message says why, and what to do."""
 
 
-@dataclass(frozen=True, slots=True)
-class Listen:
+class Listen(msgspec.Struct, frozen=True):
     """Where to listen; port 0 takes any free one."""
 
     host: str = DEFAULT_HOST
@@ -130,7 +130,7 @@ class Server:
             for kind in self.retention.kinds if self.retention is not None else ():
                 if self.plane.registry.get(kind) is None:
                     log.warning("how long %s are kept was said, but there is no such kind now: name it by plural and group", kind)
-            http = HttpServer(self.plane.handle, tls=pki.server_context(certificates), identify=identify)
+            http = HttpServer(self.plane.answer, tls=pki.server_context(certificates), identify=identify)
             opened.push_async_callback(http.stop)
             try:
                 port = await http.start(self.listen.host, self.listen.port)

@@ -19,6 +19,7 @@ from homeostat.api.intake import check, conform, place, read_object, strictness,
 from homeostat.api.patching import from_patch, patch_document, patch_media, read_patch
 from homeostat.api.request import Response
 from homeostat.api.resource import Object, at
+from homeostat.api.schema import refused_nulls
 from homeostat.api.wording import json_word
 from homeostat.model.encoding import Malformed, decode_yaml
 from homeostat.model.equality import same
@@ -64,7 +65,12 @@ async def insert(
     base = obj["metadata"].get("generateName") or ""
     generated = bool(base) and not obj["metadata"].get("name")
     obj = await plane.apart(call, 0, _prepared, plane, call, obj, options, applied)
+    # As upstream has it: whether it may be here at all is asked before whether it is right.
+    plane.admission.placing(call, obj)
     plane.permit(call, obj, None)
+    await plane.apart(call, 0, check, call, obj, None)
+    if plane.policies.active:
+        await plane.admit(call, "CREATE", obj, None, dry_run=options.dry_run)
     compares, writes = await plane.admission.creating(call, obj)
     tries = NAME_TRIES if generated else 1
     while tries:
@@ -94,7 +100,7 @@ async def insert(
 
 
 def _prepared(plane: ControlPlane, call: Call, obj: Object, options: WriteOptions, applied: bool) -> Object:
-    """An object that was sent to be created in the form in which it is stored, and checked."""
+    """An object that was sent to be created in the form in which it is stored; not yet checked."""
     resource = call.resource
     metadata = obj["metadata"]
     if metadata.pop("resourceVersion", None) not in (None, "", "0") and not applied:
@@ -114,7 +120,6 @@ def _prepared(plane: ControlPlane, call: Call, obj: Object, options: WriteOption
     if not applied:
         changesets.mark(call, obj)
         _track(plane, call, None, obj, options)
-    check(call, obj, None)
     return obj
 
 
@@ -236,7 +241,7 @@ def _read_configuration(call: Call, options: WriteOptions | None = None) -> Obje
 
 
 def _merge(plane: ControlPlane, call: Call, live: Object | None, config: Object, options: WriteOptions) -> Object:
-    return fields.apply(
+    merged = fields.apply(
         call.codec.version.schema,
         live,
         config,
@@ -249,6 +254,10 @@ def _merge(plane: ControlPlane, call: Call, live: Object | None, config: Object,
         reset=_reset(call),
         current=call.codec.is_current(live),
     )
+    body = call.request.body
+    if call.resource.custom and (b"null" in body or body[:1] != b"{"):
+        options.nulls = refused_nulls(call.codec.version.schema, config, merged)
+    return merged
 
 
 def _merge_marked(
@@ -298,7 +307,13 @@ async def change(
 
         obj, conditional = await plane.apart(call, len(entry.value), changed)
         if obj is live:
+            if plane.policies.active:
+                await plane.admit(call, "UPDATE", obj, live, dry_run=options.dry_run)
             return Response(200, call.codec.serve(entry.value, entry.revision))
+        plane.permit(call, obj, live)
+        await plane.apart(call, len(entry.value), check, call, obj, live)
+        if plane.policies.active:
+            await plane.admit(call, "UPDATE", obj, live, dry_run=options.dry_run)
         call.before, call.after = live, obj
         response = await _commit(plane, call, entry, obj, live, options)
         if response is not None:
@@ -341,7 +356,7 @@ def _other_uid(call: Call, wanted: str, uid: str) -> str:
 def settle(
     plane: ControlPlane, call: Call, wanted: Object, live: Object, options: WriteOptions, *, applied: bool = False
 ) -> Object:
-    """The new object with everything that clients do not decide put right, and checked."""
+    """The new object with everything that clients do not decide put right; not yet checked."""
     resource, version = call.resource, call.codec.version
     old_meta = live["metadata"]
     part = _PARTS.get(call.subresource)
@@ -390,8 +405,7 @@ def settle(
         metadata["generation"] = old_meta.get("generation", 0) + 1
     if not applied:
         _track(plane, call, live, obj, options)
-    check(call, obj, live)
-    if applied:
+    else:
         fields.keep_times(live, obj)
     return obj
 
@@ -445,7 +459,6 @@ async def _commit(
     if not gone and (value == entry.value or _unchanged(obj, live)):
         return Response(200, codec.serve(entry.value, entry.revision))
     plane.limit(value)
-    plane.permit(call, obj, live)
     if options.dry_run:
         return Response(200, orjson.dumps(_served(call, obj)))
     write = Delete(entry.key) if gone else Put(entry.key, value)

@@ -6,11 +6,11 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+import msgspec
 
 if TYPE_CHECKING:
     from homeostat.guards.policy import Alert
@@ -36,11 +36,10 @@ FORMS = {
 _MODULES = {"gpu": "homeostat.gpu.controller", "git": "homeostat.sources.sync", "webhooks": "homeostat.sources.webhook"}
 
 
-@dataclass(frozen=True, slots=True)
-class Allowed:
+class Allowed(msgspec.Struct, frozen=True):
     """Which providers are on, and within what bounds. An empty tuple means: without bounds."""
 
-    bounds: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    bounds: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
     own: tuple[str, ...] = ()
     """Providers and composers of the user's: `lamps.py`, `shop.lamps` or `shop.lamps:Lamp`."""
 
@@ -114,8 +113,20 @@ class Allowed:
         found += self._tools(state) + self._git(state)
         if "gpu" in self.bounds:
             found += self._gpu(state, kubeconfig)
-        return found + [provider for text in self.own for provider in load_own(text)]
+        return found + self._own(found)
 
+    def _own(self, others: Iterable[Kept]) -> list[Kept]:
+        """What is the user's, each kind once."""
+        by, found = {one.info.name: "what is built in" for one in others}, []
+        for text in self.own:
+            for one in load_own(text):
+                if (other := by.get(one.info.name)) is not None:
+                    raise click.ClickException(
+                        f"--provider {text}: {type(one).__name__} is for the kind {one.info.name}, which {other} keeps already; leave one out, or give it another kind or group"
+                    )
+                by[one.info.name] = f"--provider {text}"
+                found.append(one)
+        return found
 
     def _tools(self, state: Path) -> list[Kept]:
         """What has a dry run. With bounds, only code that lies there is run, and none that stands in a declaration."""
@@ -238,11 +249,13 @@ def _module(place: str) -> Any:
         if not place.endswith(".py"):
             return importlib.import_module(place)
         path = Path(place).expanduser()
-        spec = importlib.util.spec_from_file_location(path.stem, path)
+        taken = path.stem in sys.modules or path.stem in sys.stdlib_module_names  # whoever imports that means another
+        name = f"{path.stem} of {path.absolute()}" if taken else path.stem
+        spec = importlib.util.spec_from_file_location(name, path)
         assert spec is not None
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
-        sys.modules[path.stem] = module  # annotations are looked up there
+        sys.modules[name] = module  # annotations are looked up there
         spec.loader.exec_module(module)
         return module
     except OSError as error:

@@ -200,6 +200,10 @@ def show(server: Connection, directory: Path | None, output: str) -> None:
     rows = []
     try:
         found = [_glance(path) for path in place.iterdir() if path.is_file() and not path.name.endswith(".part")]
+    except FileNotFoundError:
+        if directory is not None or not place.parent.is_dir():
+            raise click.ClickException(f"{place}: No such directory; say which") from None
+        found = []  # the server has written none by the clock
     except OSError as error:
         raise click.ClickException(f"{place}: {error.strerror}; say which directory") from None
     told = sorted((one for one in found if one is not None), key=lambda one: one["time"], reverse=True)
@@ -212,7 +216,8 @@ def show(server: Connection, directory: Path | None, output: str) -> None:
     if rows:
         echo_lines(table([["FILE", "REV", "TIME", "AGE", "BYTES"], *rows]))
     else:
-        click.echo(f"no checkpoint in {place}", err=True)
+        timed = "" if directory else "; `homeostat up --checkpoint-every 1h` writes them there, and others are found by `homeostat checkpoint list DIR`"
+        click.echo(f"no checkpoint in {place}{timed}", err=True)
 
 
 def _place(server: Connection) -> Path:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+import msgspec
 
 if TYPE_CHECKING:
     from homeostat.client import Client
@@ -28,8 +28,7 @@ class Trouble(click.ClickException):
     exit_code = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Connection:
+class Connection(msgspec.Struct, frozen=True):
     """Which server, as whom, and where in it. Commands get it from `server_options`."""
 
     kubeconfig: str | None = None

@@ -96,6 +96,7 @@ class Loop:
     ) -> None:
         from homeostat.loop.election import Election
         from homeostat.loop.metrics import Metrics
+        from homeostat.loop.standstill import Standstill
 
         self._client = client
         self._kept = list(kept)
@@ -104,6 +105,7 @@ class Loop:
         self.election = Election(client, [one.info.name for one in self._kept], identity, notes=self._notes)
         self.metrics = Metrics(lambda: {one.info.name: one.info.name in self.election.held for one in self._kept})
         self._running: list[Keeper | Engine] = []
+        self._standstill = Standstill(self._kept)
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -119,6 +121,7 @@ class Loop:
     def begin(self) -> None:
         """Begins in the background. While the server does not answer it is tried again."""
         self._task = asyncio.get_running_loop().create_task(self._run(), name="loop")
+        self._standstill.start()
 
     async def _run(self) -> None:
         """Runs what is held, and anew when that changes: what is lost is cut off at once, what is gained is judged with the rest."""
@@ -173,6 +176,7 @@ class Loop:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
+        await self._standstill.stop()
         await self._end()
         await self.election.stop()
         await self._client.close()

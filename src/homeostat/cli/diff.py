@@ -9,6 +9,7 @@ import click
 
 from homeostat.cli import completing
 from homeostat.cli.connection import Connection, Trouble, server_options
+from homeostat.cli.kindname import KindName
 from homeostat.cli.manifests import manifest_options
 from homeostat.cli.show import emit, output_option, painted
 
@@ -23,7 +24,7 @@ _NOT_DECLARED = frozenset({"events", "events.events.k8s.io", "leases.coordinatio
 """Kinds that are left out of a comparison of everything: nobody declares them."""
 
 
-@click.command()
+@click.command(cls=KindName)
 @click.argument("kind", required=False, shell_complete=completing.kinds)
 @click.argument("name", required=False, shell_complete=completing.names)
 @click.option("--rev", metavar="A..B", default="", help="Between two revisions or times; without B: until now.")

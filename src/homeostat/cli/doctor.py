@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import shutil
 import time
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
+from msgspec.structs import asdict
 
 from homeostat.cli.connection import Connection, server_options
 from homeostat.cli.show import ago, count, emit, output_option
@@ -28,8 +31,7 @@ LEAST_BYTES = 1 << 30
 SLOW_SECONDS = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(msgspec.Struct, frozen=True):
     """One thing that was looked at."""
 
     level: str
@@ -111,7 +113,7 @@ async def _findings(client: Client, target: Target) -> AsyncIterator[Finding]:
         yield finding
     for finding in _disk(target):
         yield finding
-    for part in (_loops, _guards, _stuck, _breakers):
+    for part in (_loops, _guards, _stuck, _breakers, _nodes):
         for finding in await part(client):
             yield finding
 
@@ -170,6 +172,9 @@ def _disk(target: Target) -> Iterator[Finding]:
     for place in filter(None, (target.source, DEFAULT_KUBECONFIG)):
         data = Path(str(place)).expanduser().parent
         if (data / "pki").is_dir():
+            if _read_only(data):
+                yield Finding(BAD, "disk", f"the file system of {data} is read-only", "look in the system's log for why: until it is writable nothing is written, and reads go on")
+                return
             usage = shutil.disk_usage(data)
             part = usage.free / usage.total
             level = BAD if usage.free < LEAST_BYTES // 8 else NOTE if usage.free < LEAST_BYTES or part < 0.05 else GOOD
@@ -177,12 +182,21 @@ def _disk(target: Target) -> Iterator[Finding]:
             return
 
 
+def _read_only(data: Path) -> bool:
+    try:
+        os.close(os.open(data / "lock", os.O_WRONLY))
+    except OSError as error:
+        return error.errno == errno.EROFS
+    return False
+
+
 async def _loops(client: Client) -> list[Finding]:
     from homeostat.cli.kinds import served_kinds
     from homeostat.insight.loops import NOBODY, loops_of
     from homeostat.loop.election import NAMESPACE
 
-    kinds, now = [kind for kind in await served_kinds(client) if kind.kept], time.time()
+    kinds = [kind for kind in await served_kinds(client) if kind.kept]
+    now = client.now()
     loops = loops_of(await client.kind("coordination.k8s.io/v1", "Lease").list(namespace=NAMESPACE), now)
     found, alive = [], 0
     for kind in kinds:
@@ -226,12 +240,30 @@ async def _stuck(client: Client) -> list[Finding]:
     for kind in kinds:
         for obj in await kind.on(client).list():
             metadata = obj["metadata"]
-            if (since := metadata.get("deletionTimestamp")) and time.time() - parse_time(since) > STUCK_SECONDS:
+            if (since := metadata.get("deletionTimestamp")) and client.now() - parse_time(since) > STUCK_SECONDS:
                 held = ", ".join(metadata.get("finalizers") or ()) or "nothing that it names"
                 where = f"{metadata['namespace']}/" if metadata.get("namespace") else ""
-                said = f"{kind.kind} {where}{metadata['name']} should be gone for {ago(time.time() - parse_time(since))}, held by {held}"
+                said = f"{kind.kind} {where}{metadata['name']} should be gone for {ago(client.now() - parse_time(since))}, held by {held}"
                 found.append(Finding(BAD, "finalizers", said, f"homeostat explain {kind.plural} {metadata['name']}: its provider may be off, or a guard hold it"))
     return found or [Finding(GOOD, "finalizers", "nothing waits to be deleted for long")]
+
+
+async def _nodes(client: Client) -> list[Finding]:
+    """What the governor says of machines with GPUs: a disk that cannot be written, a clock that is wrong."""
+    from homeostat.model.conditions import find_condition
+    from homeostat.model.errors import ApiError
+
+    try:
+        nodes = await client.kind("gpu.homeostat.dev/v1alpha1", "GpuNode").list()
+    except ApiError:
+        return []
+    found = []
+    for node in nodes:
+        for kind in ("DiskPressure", "ClockSkewed"):
+            said = find_condition(node, kind) or {}
+            if said.get("status") == "True":
+                found.append(Finding(BAD, "gpu nodes", f"{node['metadata']['name']}: {said['message']}", f"kubectl describe gpunode {node['metadata']['name']}"))
+    return found
 
 
 async def _breakers(client: Client) -> list[Finding]:

@@ -10,13 +10,14 @@ import click
 
 from homeostat.cli import completing
 from homeostat.cli.connection import Connection, server_options
+from homeostat.cli.kindname import KindName
 from homeostat.cli.show import emit, output_option
 
 if TYPE_CHECKING:
     from homeostat.client import Client
 
 
-@click.command()
+@click.command(cls=KindName)
 @click.argument("kind", required=False, shell_complete=completing.kinds)
 @click.argument("name", required=False, shell_complete=completing.names)
 @click.option("-f", "--follow", is_flag=True, help="Go on, until Ctrl-C.")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec.structs import asdict
 
 from homeostat.cli.fromgit import applied
 from homeostat.cli.inventory import health_of, owner_of, source_of
@@ -28,8 +30,7 @@ AT_ONCE = 16
 """Things that are asked about at a time."""
 
 
-@dataclass(slots=True)
-class Item:
+class Item(msgspec.Struct):
     """The evidence of one thing. `verdict` is `met`, `not met` or `unknown`."""
 
     kind: str
@@ -42,16 +43,15 @@ class Item:
     source: str
     declared: dict[str, Any]
     observed: dict[str, Any]
-    exceptions: list[str] = field(default_factory=list)
-    changes: list[dict[str, Any]] = field(default_factory=list)
+    exceptions: list[str] = msgspec.field(default_factory=list)
+    changes: list[dict[str, Any]] = msgspec.field(default_factory=list)
 
     @property
     def title(self) -> str:
         return f"{self.kind} {self.namespace + '/' if self.namespace else ''}{self.name}"
 
 
-@dataclass(slots=True)
-class Evidence:
+class Evidence(msgspec.Struct):
     """All of one report."""
 
     selector: str

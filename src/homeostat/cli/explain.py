@@ -9,6 +9,7 @@ import click
 
 from homeostat.cli import completing
 from homeostat.cli.connection import Connection, server_options
+from homeostat.cli.kindname import KindName
 from homeostat.cli.show import ago, echo_lines, emit, output_option, painted
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 _SHOWN = 5
 
 
-@click.command()
+@click.command(cls=KindName)
 @click.argument("kind", shell_complete=completing.kinds)
 @click.argument("name", shell_complete=completing.names)
 @output_option("text", "json", "yaml")

@@ -45,11 +45,14 @@ def command(server: Connection, scope: str, reason: str, length: int | None, unt
     from homeostat.cli.scope import change_policy, find_scope
 
     freeze: dict[str, Any] = {"reason": reason, "author": author}
-    if end := _end(length, until):
-        freeze["until"] = end
+    if length is not None and until:
+        raise click.UsageError("--for and --until exclude each other")
+    wanted = _time(until)
 
     async def write(client: Client) -> list[str]:
         found: Scope = await find_scope(client, scope)
+        if end := _end(length, wanted, client.now()):
+            freeze["until"] = end
         if found.kind is not None:
             freeze["kinds"] = [found.guarded_as]
             if found.name and found.guarded_as != found.kind.name:
@@ -67,7 +70,7 @@ def command(server: Connection, scope: str, reason: str, length: int | None, unt
         return [policy["metadata"]["name"] for policy in found.policies]
 
     names = server.run(write)
-    click.echo(f"{scope} is frozen{' until ' + end if end else ''} (in GuardPolicy {', '.join(names)}).")
+    click.echo(f"{scope} is frozen{' until ' + freeze['until'] if 'until' in freeze else ''} (in GuardPolicy {', '.join(names)}).")
     click.echo(f"To lift it: homeostat unfreeze {scope}")
 
 
@@ -84,21 +87,21 @@ async def _note_if_missing(client: Client, scope: Scope) -> None:
             click.echo(f"note: {error.message}{await similar_name(client, error)}", err=True)
 
 
-def _end(length: int | None, until: str | None) -> str:
-    import time
+def _time(until: str | None) -> float:
+    from homeostat.model.clock import parse_time
 
-    from homeostat.model.clock import format_time, parse_time
-
-    if length is not None and until:
-        raise click.UsageError("--for and --until exclude each other")
-    if length is not None:
-        return format_time(time.time() + length)
-    if not until:
-        return ""
     try:
-        end = parse_time(until)
+        return parse_time(until) if until else 0.0
     except ValueError:
         raise click.UsageError(f"--until {until}: write a time such as 2026-01-31T18:00:00Z") from None
-    if end <= time.time():
-        raise click.UsageError(f"--until {until} is over already")
-    return format_time(end)
+
+
+def _end(length: int | None, until: float, now: float) -> str:
+    """When it ends, as the server's clock has it; empty: when somebody lifts it."""
+    from homeostat.model.clock import format_time
+
+    if length is not None:
+        return format_time(now + length)
+    if until and until <= now:
+        raise click.ClickException(f"--until {format_time(until)} is over already: it is {format_time(now)}")
+    return format_time(until) if until else ""

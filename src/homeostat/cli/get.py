@@ -8,6 +8,7 @@ import click
 
 from homeostat.cli import completing
 from homeostat.cli.connection import Connection, server_options
+from homeostat.cli.kindname import KindName
 from homeostat.cli.show import echo_lines, emit, output_option, table
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 _TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 
 
-@click.command()
+@click.command(cls=KindName)
 @click.argument("kind", shell_complete=completing.kinds)
 @click.argument("name", required=False, shell_complete=completing.names)
 @click.option("-l", "--selector", default="", help="Only what has these labels: app=web,tier!=cache.")

@@ -11,6 +11,7 @@ import click
 from homeostat.cli import completing
 from homeostat.cli.audited import ask_server, by_name, from_file, mostly
 from homeostat.cli.connection import Connection, server_options
+from homeostat.cli.kindname import KindName
 from homeostat.cli.show import echo_lines, emit, output_option
 from homeostat.model.clock import parse_time
 from homeostat.model.protocol import CHANGE_SET
@@ -41,7 +42,7 @@ class Entry(NamedTuple):
     fields: tuple[str, ...] = ()
 
 
-@click.command()
+@click.command(cls=KindName)
 @click.argument("kind", required=False, shell_complete=completing.kinds)
 @click.argument("name", required=False, shell_complete=completing.names)
 @click.option(

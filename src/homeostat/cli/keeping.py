@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+import msgspec
 
 from homeostat.cli.duration import seconds
 
@@ -19,8 +19,7 @@ _NO_OPTION = click.Option(["--keep-history"])
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-@dataclass(frozen=True, slots=True)
-class Keeping:
+class Keeping(msgspec.Struct, frozen=True):
     """What the options say; `options` gives it as the server wants it."""
 
     history: tuple[str, ...] = ()

@@ -7,11 +7,11 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from homeostat.cli.connection import Connection, server_options
 from homeostat.cli.show import ask, count, echo_lines, painted
@@ -23,8 +23,7 @@ LINES = 400
 """Of the difference, how many are shown."""
 
 
-@dataclass(slots=True)
-class Move:
+class Move(msgspec.Struct):
     """The files of one path that become those of another, on one branch of one repository."""
 
     name: str
@@ -33,7 +32,7 @@ class Move:
     commit: str
     before: str
     after: str
-    changes: dict[str, tuple[str, str]] = field(default_factory=dict)
+    changes: dict[str, tuple[str, str]] = msgspec.field(default_factory=dict)
     """By path in the repository: mode and blob; both empty where it goes."""
 
 

@@ -10,6 +10,7 @@ import click
 
 from homeostat.cli import completing
 from homeostat.cli.connection import Connection, server_options
+from homeostat.cli.kindname import KindName
 from homeostat.cli.show import output_option
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 
 
-@click.command()
+@click.command(cls=KindName)
 @click.argument("what", metavar="KIND|changeset|sync", shell_complete=completing.kinds)
 @click.argument("name", shell_complete=completing.names)
 @click.option("--to", default="", metavar="REV|TIME|COMMIT", help="To which revision, time or (of a sync) commit. Default: to what was before.")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from homeostat.cli.kinds import Kind, find_kind, served_kinds
 from homeostat.guards.gate import DEFAULT
@@ -26,15 +26,14 @@ TRIES = 10
 """How often a change is tried again that somebody else's write overtook: the loop reports on policies all the time."""
 
 
-@dataclass(slots=True)
-class Scope:
+class Scope(msgspec.Struct):
     """Policies, as objects; the kind and name where it is not all that they guard."""
 
     text: str
     policies: list[Object]
     kind: Kind | None = None
     name: str = ""
-    kinds: list[Kind] = field(default_factory=list)  # all that the loop keeps
+    kinds: list[Kind] = msgspec.field(default_factory=list)  # all that the loop keeps
     all: Iterable[Object] = ()  # every policy there is
 
     def guarded(self) -> list[Kind]:

@@ -9,6 +9,7 @@ import click
 
 from homeostat.cli import completing
 from homeostat.cli.connection import Connection, server_options
+from homeostat.cli.kindname import KindName
 from homeostat.cli.show import echo_lines, emit, output_option
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ _COLOURS = {"Current": "green", "InProgress": "blue", "Failed": "red", "Terminat
 Object = dict[str, Any]
 
 
-@click.command()
+@click.command(cls=KindName)
 @click.argument("kind", shell_complete=completing.kinds)
 @click.argument("name", shell_complete=completing.names)
 @output_option("tree", "json", "yaml")

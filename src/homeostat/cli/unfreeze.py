@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -49,7 +48,7 @@ def command(server: Connection, scope: str) -> None:
             ]
             if any(_within(f, policy, found, where) for f in frozen):
                 await change_policy(client, policy, _keeper(policy, found, where))
-        return lifted, [*wider, *_by_default(found)]
+        return lifted, [*wider, *_by_default(found, client.now())]
 
     lifted, wider = server.run(write)
     for freeze in {(f["reason"], f["author"]) for f in lifted}:
@@ -78,14 +77,14 @@ def _within(freeze: dict[str, Any], policy: dict[str, Any], scope: Scope, namesp
     return freeze.get("names") == [scope.name] and (not scope.kind.namespaced or there == [namespace])
 
 
-def _by_default(scope: Scope) -> Iterator[str]:
+def _by_default(scope: Scope, now: float) -> Iterator[str]:
     """Freezes in the defaults of its kinds, which stand whoever guards the things, and how to lift them."""
     from homeostat.guards.freeze import standing
     from homeostat.guards.keeper import readable_policy
 
     for policy in scope.elsewhere():
         name = policy["metadata"]["name"]
-        for freeze in standing(readable_policy(policy), time.time()):
+        for freeze in standing(readable_policy(policy), now):
             yield f"{name}: {freeze.reason} ({freeze.author}); to lift it: homeostat unfreeze {name}"
 
 

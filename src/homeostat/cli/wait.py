@@ -10,6 +10,7 @@ import click
 from homeostat.cli import completing
 from homeostat.cli.connection import Connection, server_options
 from homeostat.cli.duration import seconds
+from homeostat.cli.kindname import KindName
 
 if TYPE_CHECKING:
     from homeostat.client import Client
@@ -21,7 +22,7 @@ SHOWN = 5
 """How many of those that are late are named with the reason."""
 
 
-@click.command()
+@click.command(cls=KindName)
 @click.argument("kind", shell_complete=completing.kinds)
 @click.argument("names", metavar="[NAME...]", nargs=-1, shell_complete=completing.names)
 @click.option("--for", "what", metavar="WHAT", default="condition=Ready", show_default=True,

@@ -6,6 +6,7 @@ import asyncio
 import os
 import platform
 import random
+import time
 from collections.abc import Coroutine, Mapping
 from functools import lru_cache
 from types import TracebackType
@@ -19,7 +20,7 @@ from homeostat.client import errors, kubeconfig
 from homeostat.client.backoff import Backoff
 from homeostat.client.discovery import Discovery
 from homeostat.client.resource import Resource
-from homeostat.client.transport import Answer, Transport, Unreachable
+from homeostat.client.transport import Answer, Transport, Unreachable, http_date
 from homeostat.model.errors import ApiError
 from homeostat.model.protocol import JSON
 
@@ -34,6 +35,8 @@ ATTEMPTS = 6
 """How often a request is tried in all where trying again is safe."""
 CONCURRENCY = 128
 """How many requests of one client are under way at a time; watches not counted."""
+AGREEING_SECONDS = 2.0
+"""By how much two clocks may seem to differ that do not: a Date header has whole seconds, and an answer takes its time."""
 
 
 class Reply(NamedTuple):
@@ -82,6 +85,7 @@ class Client:
         self._attempts = max(1, attempts)
         self._turns = asyncio.Semaphore(concurrency)
         self._informers: dict[tuple[str, str], list[Informer[Any]]] = {}
+        self._dated = ("", 0.0)  # the Date of the last answer, and our time then
 
     @classmethod
     def from_kubeconfig(
@@ -204,9 +208,20 @@ class Client:
                     reply = await _whole(asked)
             except TimeoutError:
                 raise Unreachable(f"{method} {path} was not answered within {self.timeout:g} s") from None
+        if date := reply.headers.get("date"):
+            self._dated = (date, time.time())
         if reply.status >= 400:
             raise errors.from_answer(reply.status, reply.headers, reply.body)
         return reply
+
+    def now(self) -> float:
+        """Seconds since 1970 by the server's clock, as its last answer told it; by ours where none did, or they agree to the second.
+
+        Compare with it what stands in objects: the clock of who looks may be wrong.
+        """
+        date, heard = self._dated
+        ahead = heard - http_date(date) if date else 0.0
+        return time.time() - (ahead if abs(ahead) > AGREEING_SECONDS else 0.0)
 
     async def stream(self, path: str, params: Mapping[str, str]) -> Answer:
         """Opens a stream of a GET and gives it when it has begun; tried once. The caller closes it."""

@@ -8,14 +8,14 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import orjson
 
 from homeostat.client.kubeconfig import ConfigError, Exec, Target
 from homeostat.client.transport import Headers
-from homeostat.model.clock import parse_time
+from homeostat.model.clock import format_time, parse_time
 
 FILE_SECONDS = 60.0
 """How long a token that was read from a file is used before it is read again: kubelets renew them in place."""
@@ -25,8 +25,7 @@ PLUGIN_SECONDS = 60.0
 """How long a plugin may take."""
 
 
-@dataclass(frozen=True, slots=True)
-class Proof:
+class Proof(msgspec.Struct, frozen=True):
     """Headers for a request, and the client certificate for its connection."""
 
     headers: Headers = ()
@@ -51,6 +50,23 @@ class Credentials:
     def forget(self) -> None:
         """The server refused it: ask anew for the next request."""
         self._until = 0.0
+
+    def refused(self, now: float) -> str:
+        """Why the server may not have taken the present proof, and what to do. `now` is the server's time."""
+        target = self._target
+        headers = dict(self._proof.headers) if self._proof is not None else {}
+        kind, _, token = headers.get("Authorization", "").partition(" ")
+        if target.exec is not None:
+            return f"what the exec plugin {target.exec.command} gave is not taken: log in anew with it"
+        if kind == "Bearer":
+            whose = f"the token in {target.token_file or target.source}"
+            ends = expiry(token)
+            if ends is not None and ends <= now:
+                return f"{whose} expired at {format_time(ends)}: make another, such as by `kubectl create token`"
+            return f"{whose} is not taken: it expired, was revoked or is for another server; `homeostat token create` makes another"
+        if target.certificate is not None:
+            return f"the client certificate in {target.source} is not taken: it expired or is for another server"
+        return f"{target.source} has no token and no client certificate for this server" if not kind else f"the password in {target.source} is not taken"
 
     async def current(self) -> Proof:
         """What to prove with now. Raises `ConfigError` where a file or plugin fails."""
@@ -82,6 +98,16 @@ class Credentials:
             pair = f"{target.basic[0]}:{target.basic[1]}".encode()
             headers.append(("Authorization", "Basic " + base64.b64encode(pair).decode()))
         return Proof(headers, certificate), until
+
+
+def expiry(token: str) -> float | None:
+    """Until when a token is good (seconds since 1970), where its form tells: a JWT does, ours for people does not."""
+    try:
+        payload = token.split(".")[1]
+        ends = orjson.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))["exp"]
+        return float(ends)
+    except (IndexError, ValueError, KeyError, TypeError):
+        return None
 
 
 async def ask_plugin(plugin: Exec, target: Target) -> tuple[str, tuple[bytes, bytes] | None, float]:

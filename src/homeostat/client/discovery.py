@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 from urllib.parse import quote
+
+import msgspec
 
 from homeostat.model.errors import ApiError
 
@@ -16,8 +17,7 @@ _plain = re.compile("[A-Za-z0-9._-]*").fullmatch
 _NAME_SAFE = ":@!$&'()*+,;="
 
 
-@dataclass(frozen=True, slots=True)
-class Served:
+class Served(msgspec.Struct, frozen=True):
     """A kind as a server serves it."""
 
     api_version: str
@@ -25,7 +25,7 @@ class Served:
     plural: str
     namespaced: bool
     verbs: frozenset[str] = frozenset()
-    subresources: frozenset[str] = field(default_factory=frozenset)
+    subresources: frozenset[str] = msgspec.field(default_factory=frozenset)
     categories: frozenset[str] = frozenset()
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from homeostat.client.credentials import Credentials
 from homeostat.client.kubeconfig import ConfigError, Target
-from homeostat.client.transport import Headers, Unreachable
+from homeostat.client.transport import Headers, Unreachable, http_date
+from homeostat.model.errors import ApiError
 
 if TYPE_CHECKING:
     import aiohttp
@@ -36,6 +37,10 @@ class HttpTransport:
             answer.close()
             self._credentials.forget()
             answer = await self._send(method, target, headers, body)
+        if answer.status == 401:
+            now = http_date(answer.headers.get("date", ""))
+            answer.close()
+            raise ApiError(401, "Unauthorized", f"{self._base} does not know who asks: {self._credentials.refused(now)}")
         return answer
 
     async def _send(self, method: str, target: str, headers: Headers, body: bytes) -> HttpAnswer:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 if TYPE_CHECKING:
     from homeostat.client.client import Client
@@ -17,8 +18,7 @@ STEERING = ("GuardPolicy", "Approval")
 """Kinds by which people steer the loop; it does not keep them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(msgspec.Struct, frozen=True):
     """A kind in the version that the server prefers."""
 
     api_version: str

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import msgspec
+
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 DEFAULT_NAMESPACE = "default"
 EXEC_V1 = "client.authentication.k8s.io/v1"
@@ -21,13 +23,12 @@ class ConfigError(Exception):
     """A configuration that cannot be used. The message says which file and field, and what to do."""
 
 
-@dataclass(frozen=True, slots=True)
-class Exec:
+class Exec(msgspec.Struct, frozen=True):
     """A program that gives credentials, as client-go calls it."""
 
     command: str
     arguments: tuple[str, ...] = ()
-    environment: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = msgspec.field(default_factory=dict)
     api_version: str = EXEC_V1
     install_hint: str = ""
     provide_cluster_info: bool = False
@@ -138,8 +139,7 @@ def in_cluster(environ: Mapping[str, str] = os.environ, root: Path = SERVICE_ACC
     )
 
 
-@dataclass(slots=True)
-class _Merged:
+class _Merged(msgspec.Struct):
     clusters: dict[str, tuple[Path, dict[str, Any]]]
     users: dict[str, tuple[Path, dict[str, Any]]]
     contexts: dict[str, tuple[Path, dict[str, Any]]]

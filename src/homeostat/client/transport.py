@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
@@ -47,3 +48,13 @@ class Transport(Protocol):
 
     async def close(self) -> None:
         """Ends what is open."""
+
+
+def http_date(text: str) -> float:
+    """The time that a Date header tells; ours where it tells none."""
+    from email.utils import parsedate_to_datetime
+
+    try:
+        return parsedate_to_datetime(text).timestamp()
+    except ValueError:
+        return time.time()

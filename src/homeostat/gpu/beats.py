@@ -70,6 +70,11 @@ class Beats:
         found = ((self._all.get(name), reported) for name, reported in nodes)
         return [(one.heard, one.lease) if one is not None else (reported, 0.0) for one, reported in found]
 
+    def skew(self, name: str) -> float:
+        """By how many seconds the clock of a node's agent was behind the server's when it last renewed its lease; NaN: nobody can tell."""
+        beat = self._all.get(name)
+        return math.nan if beat is None else beat.written - beat.renewed
+
     def _heard(self, beat: Beat, now: float) -> float:
         lease = beat.lease or _LEASE
         if math.isnan(beat.renewed) or abs(now - beat.renewed) <= lease * ALIKE:

@@ -15,6 +15,10 @@ from homeostat.gpu.kinds import WHOLE, GpuPolicySpec, Place, share_text
 from homeostat.gpu.snapshot import NONE, Bools, Floats, Health, Ints, Mode, Phase, Snapshot, capacity
 
 DAY, HOUR = 86_400.0, 3_600.0
+TRIED_AGAIN_AFTER = HOUR
+"""Seconds after which what could not be suspended may be asked to make room again: memory may be free, a driver be mended."""
+SUSPENDED_BY = (Mode.SUSPEND, Mode.NEVER)
+"""The modes of which a person's word has a workload suspended with its state."""
 
 
 def gpus(milli: int) -> str:
@@ -70,13 +74,21 @@ class Cycle:
         w, share = self.snapshot.workloads, self.policy.time_sharing
         self.total: Ints = w.replicas * w.milli
         """What each has of GPUs, or wants, in thousandths. What was declared anew since it was placed has what it holds until it is off."""
-        self.keeps_state: Bools = (w.phase == Phase.SUSPENDED) & ((w.preemption == Mode.SUSPEND) | (w.preemption == Mode.NEVER))
+        self.keeps_state: Bools = (w.phase == Phase.SUSPENDED) & np.isin(w.preemption, SUSPENDED_BY)
         """Off its GPUs, in the memory of the machines where it ran, as far as places are said of it."""
         self.held: Bools = (w.phase != Phase.SUSPENDED) & (w.phase != Phase.PENDING)
         self.leaving: Bools = w.phase == Phase.SUSPENDING
         self.waits: Bools = (w.phase == Phase.PENDING) | (w.phase == Phase.SUSPENDED)
         self.displaced: Bools = np.zeros(len(w), dtype=bool)
         self.displaced[self.find(self.memory.displaced)] = True
+        self.unyielding: Bools = np.zeros(len(w), dtype=bool)
+        """Runs, and cannot be suspended: it makes room for nobody for now."""
+        for at in self.find(self.snapshot.refusals):
+            refusal, mode = self.snapshot.refusals[w.uid[at]], w.preemption[at]
+            lately = refusal.constraint == Constraint.SUSPENSION and not self.now - refusal.at >= TRIED_AGAIN_AFTER
+            self.unyielding[at] = mode in SUSPENDED_BY and w.phase[at] != Phase.SUSPENDING and (refusal.tries > 0 or lately)
+        self.unmoved: dict[int, int] = {}
+        """By workload that waits: one that would make room for it, and cannot be suspended."""
         self.waited: Floats = np.maximum(self.now - w.since, 0.0)
         """Since its submission, or since it was last taken off."""
         expected = np.minimum(np.maximum(w.ran, 0.0) + share.expected.total_seconds(), share.at_most.total_seconds())
@@ -315,6 +327,13 @@ class Cycle:
         if self.column[at] != NONE:
             self.ledger.leave(int(self.snapshot.workloads.tenant[at]), int(self.column[at]), int(self.total[at]))
 
+    def keep(self, at: int, reason: str, constraint: Constraint) -> None:
+        """Has one that was to leave its GPUs run on where it is."""
+        self.say(Verb.KEEP, at, reason, constraint, places=self.places_for(self.taken_of(at)))
+        self.leaving[at], self.unyielding[at] = False, True
+        if self.column[at] != NONE:
+            self.ledger.leave(int(self.snapshot.workloads.tenant[at]), int(self.column[at]), -int(self.total[at]))
+
     def admit(self, at: int, taken: Taken, reason: str, constraint: Constraint) -> None:
         """Gives a waiting workload the places that were taken for it."""
         w = self.snapshot.workloads
@@ -335,6 +354,9 @@ class Cycle:
         self.held[at] = False
         if self.column[at] != NONE:
             self.ledger.take(int(self.snapshot.workloads.tenant[at]), int(self.column[at]), -int(self.total[at]))
+            if self.leaving[at]:
+                self.ledger.leave(int(self.snapshot.workloads.tenant[at]), int(self.column[at]), -int(self.total[at]))
+        self.leaving[at] = False
         self.total[at] = self.snapshot.workloads.replicas[at] * self.snapshot.workloads.milli[at]
 
     def block(self, which: Bools | Iterable[int], constraint: Constraint) -> None:

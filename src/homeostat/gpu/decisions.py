@@ -17,6 +17,7 @@ class Verb(StrEnum):
     ADMIT = "admit"  # start a workload at the places
     RESUME = "resume"  # continue one that ran before, at the places
     MIGRATE = "migrate"  # stop one that runs, and continue it at the places
+    KEEP = "keep"  # it was to leave its GPUs, and could not: it runs on where it is
     SUSPEND = "suspend"  # quota, budget or a person wants it off
     PREEMPT = "preempt"  # it makes room for the workload named in `beneficiary`
     RECLAIM = "reclaim"  # it held GPUs and did not use them
@@ -56,6 +57,7 @@ class Constraint(StrEnum):
     BACKLOG = "backlog"
     COST = "cost"
     SLA = "sla"
+    SUSPENSION = "suspension"  # it cannot be suspended
     HOME = "home"  # its state lies on a node that has no room
 
 

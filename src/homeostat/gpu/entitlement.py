@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 
 from homeostat.gpu.snapshot import NONE, UNLIMITED, Bools, Floats, Ints, Tenants
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(msgspec.Struct, frozen=True):
     """The most that each tenant may use in each column, what of that nobody can borrow, and what cohorts have to lend."""
 
     nominal: Ints

@@ -32,6 +32,7 @@ _LEAVING = 30.0
 """Seconds in which what is on its way out is expected to be gone."""
 _CODE = {constraint: code for code, constraint in enumerate(_KINDS)}
 _NOT_BY_COUNT = [_CODE[one] for one in (Constraint.QUOTA, Constraint.CAPACITY, Constraint.FRAGMENTATION, Constraint.TOPOLOGY, Constraint.HOME)]
+_FOR_ROOM = (Constraint.CAPACITY, Constraint.FRAGMENTATION, Constraint.TOPOLOGY)
 _PASSES = (Constraint.BUDGET, Constraint.OBSERVER)
 """What keeps work out of the queue and passes by itself."""
 
@@ -321,7 +322,21 @@ class Pending:
             return "GPUs are being cleared for it, and it starts when they are free"
         cannot = self._unfit(at) if self._never[at] else None
         sentence = cannot[1] if cannot is not None else self._plainly(at, constraint)
+        if cannot is None and constraint in _FOR_ROOM:
+            sentence += self._troubled(at)
+        if (other := cycle.unmoved.get(at)) is not None:
+            sentence += f"; {w.name[other]} would have to make room, and cannot be suspended"
         return f"{sentence}; {cycle.not_scaled[at]}" if at in cycle.not_scaled else sentence
+
+    def _troubled(self, at: int) -> str:
+        """That nodes which would do for it can begin nothing at present, and why."""
+        cycle, nodes = self._cycle, self._cycle.snapshot.nodes
+        some = np.flatnonzero((nodes.trouble != "") & cycle.alive & np.isin(nodes.model, cycle.models_of(at)))
+        some = some[cycle.fleet.slots_when_empty(cycle.need_of(at), some) > 0]
+        if not len(some):
+            return ""
+        more = f" (and {len(some) - 1} more)" if len(some) > 1 else ""
+        return f"; {nodes.name[some[0]]}{more} takes no new work: {nodes.trouble[some[0]]}"
 
     def _brief(self, at: int, constraint: Constraint) -> str:
         if constraint is Constraint.QUOTA and self._cycle.lead[at] == NONE:

@@ -7,8 +7,8 @@ onto one node if it can, else into one NVLink domain, else into the fewest racks
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from homeostat.gpu.kinds import WHOLE
@@ -21,8 +21,7 @@ Counts = list[tuple[int, int]]
 """Nodes, and how many replicas go on each."""
 
 
-@dataclass(frozen=True, slots=True)
-class Need:
+class Need(msgspec.Struct, frozen=True):
     """What a workload asks of the fleet."""
 
     replicas: int

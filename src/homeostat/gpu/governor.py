@@ -25,6 +25,7 @@ from homeostat.gpu.policies import (
     failure,
     fair_share,
     idle,
+    keeping,
     moving,
     preemption,
     quota,
@@ -42,6 +43,7 @@ def decide(snapshot: Snapshot, policy: GpuPolicySpec | None = None, memory: Memo
         return Plan(decisions=cycle.decisions, memory=cycle.memory, pending=Pending.unknown(cycle))
     cost.keep_off_spot(cycle)
     failure.mend(cycle)
+    keeping.call_off(cycle)
     ending.end(cycle)
     idle.reclaim(cycle)
     budget.keep(cycle)

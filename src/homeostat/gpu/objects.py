@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from homeostat.gpu.beats import Beats
+from homeostat.gpu.decisions import Constraint, Verb
 from homeostat.gpu.kinds import SIZE_MOST, WHOLE, NodeStage, is_part, milli
 from homeostat.gpu.membership import got_by, pool_of
 from homeostat.gpu.snapshot import (
@@ -32,6 +33,7 @@ from homeostat.gpu.snapshot import (
     Phase,
     Places,
     Pools,
+    Refusal,
     Snapshot,
     Spot,
     Tenants,
@@ -52,6 +54,7 @@ _PHASES = {
     "Suspended": Phase.SUSPENDED,
 }
 _ENDED = ("Succeeded", "Failed")
+_HOLDING = ("Starting", "Running", "Suspending")
 _CLOSED = (NodeStage.CORDONED, NodeStage.DRAINING)
 _TOPOLOGIES = {
     "": Topology.ANYWHERE,
@@ -104,6 +107,10 @@ class Reader:
         self._assigned: dict[int, Ints] = {}
         """By slot: rows of replica, node, gpu, milli. Nodes are numbered in the order in which they were first named."""
         self._numbers: dict[str, int] = {}
+        self._refusals: dict[str, Refusal] = {}
+        self._placed_for: dict[int, str] = {}
+        """By slot, of those that hold GPUs: the tenant for whom they were placed."""
+        self._astray: dict[str, str] = {}
         self._unresolved: set[int] = set()
         """Slots whose tenant and models are still names."""
         self._order: Ints = np.zeros(0, dtype=np.int64)
@@ -166,7 +173,8 @@ class Reader:
         self._reported.clear()
         nodes = self._machines
         beats = self._beats.at(now, zip(nodes.name, nodes.reported.tolist(), strict=True))
-        nodes = _with(nodes, heard=_floats(heard for heard, _ in beats), lease=_floats(lease for _, lease in beats))
+        heard, lease = _floats(heard for heard, _ in beats), _floats(lease for _, lease in beats)
+        nodes = _with(nodes, heard=heard, lease=lease, skew=_floats(map(self._beats.skew, nodes.name)))
         self._resolve(models, tenants)
         if self._moved:
             self._order = self._in_order()
@@ -178,7 +186,7 @@ class Reader:
         with np.errstate(invalid="ignore"):
             rows["ran"] = np.where(runs, np.maximum(rows["ran"], now - rows["started"]), rows["ran"])
         places, missing = self._places(slots, nodes, now)
-        return Snapshot(now, models, Workloads.of(rows, uids, names), places, nodes, tenants, pools, missing)
+        return Snapshot(now, models, Workloads.of(rows, uids, names), places, nodes, tenants, pools, missing, dict(self._refusals), dict(self._astray))
 
     def _in_order(self) -> Ints:
         """The slots of all workloads by submission and uid: what moved is put in where it belongs, all else stays as it was."""
@@ -201,7 +209,7 @@ class Reader:
         part = _read_nodes([self._nodes[name] for name in names], {name: number for number, name in enumerate(models)}, {})
         wide = slice(0, part.health.shape[1])
         changed: dict[str, Any] = {}
-        for field in ("health", "use", "traffic", "busy_cores", "cordoned", "drain", "heard", "reported", "flaps"):
+        for field in ("health", "use", "traffic", "busy_cores", "cordoned", "drain", "heard", "reported", "trouble", "flaps"):
             changed[field] = getattr(nodes, field).copy()
             changed[field][(at, wide) if changed[field].ndim > 1 else at] = getattr(part, field)
         return _with(nodes, **changed)
@@ -244,6 +252,14 @@ class Reader:
             self._assigned[slot] = self._rows_of(status["assignment"])
         else:
             self._assigned.pop(slot, None)
+        if status.get("tenant") and status.get("assignment") and status.get("phase") in _HOLDING:
+            self._placed_for[slot] = status["tenant"]
+        else:
+            self._placed_for.pop(slot, None)
+        if (refusal := _refusal(status)) is not None:
+            self._refusals[uid] = refusal
+        else:
+            self._refusals.pop(uid, None)
         if row[_SUBMITTED] != self._rows["submitted"][slot]:
             self._moved.add(slot)
         self._rows[slot] = row
@@ -254,6 +270,9 @@ class Reader:
         slot = self._slots.pop(uid, None)
         if slot is not None:
             self._assigned.pop(slot, None)
+            self._refusals.pop(uid, None)
+            self._placed_for.pop(slot, None)
+            self._astray.pop(uid, None)
             self._unresolved.discard(slot)
             self._vacant.append(slot)
             self._moved.add(slot)
@@ -267,16 +286,25 @@ class Reader:
         mask_of, tenant_of = [], []
         slots = list(self._unresolved)
         for slot in slots:
-            _, name, tenant, wanted = self._texts[slot]
+            uid, name, tenant, wanted = self._texts[slot]
+            self._astray.pop(uid, None)
             if wanted not in masks:
                 masks[wanted] = sum(bits.get(model, 0) for model in set(wanted))
             mask_of.append(masks[wanted])
             key = (tenant, name.partition("/")[0])
             if key not in found:
                 found[key] = NONE if tenant not in index else index[tenant] if self._may_use(*key) else NOT_ALLOWED
-            tenant_of.append(found[key])
+            tenant_of.append(found[key] if found[key] >= 0 else self._stand_in(slot, found[key], index))
         self._rows["models"][slots], self._rows["tenant"][slots] = mask_of, tenant_of
         self._unresolved.clear()
+
+    def _stand_in(self, slot: int, unknown: int, index: dict[str, int]) -> int:
+        """The tenant that one counts for which names none that it may use: while it holds GPUs, the one that it was placed for."""
+        found = index.get(self._placed_for.get(slot, ""))
+        if found is None:
+            return unknown
+        self._astray[self._texts[slot][0]] = self._texts[slot][2]
+        return found
 
     def _may_use(self, tenant: str, namespace: str) -> bool:
         return namespace in (self._tenants[tenant]["spec"].get("namespaces") or (tenant,))
@@ -366,6 +394,16 @@ def _row(meta: Object, spec: Object, status: Object) -> tuple[Any, ...]:
     )
 
 
+def _refusal(status: Object) -> Refusal | None:
+    """That it cannot be suspended, by its agents or by what was decided of it; None where nothing says so."""
+    tries, why = max(((one.get("refusals", 0), one.get("reason", "")) for one in status.get("reports") or ()), default=(0, ""))
+    said = status.get("decision") or {}
+    if not tries and (said.get("verb"), said.get("constraint")) != (Verb.KEEP, Constraint.SUSPENSION):
+        return None
+    verb, constraint, beneficiary = (said.get(field, "") for field in ("verb", "constraint", "beneficiary"))
+    return Refusal(tries, why, verb, constraint, beneficiary, _time(said.get("at")))
+
+
 def _check(obj: Object) -> None:
     """Raises where a tenant, a node or a pool cannot be read."""
     spec = obj["spec"]
@@ -404,7 +442,7 @@ def _read_nodes(nodes: Sequence[Object], models: dict[str, int], pools: dict[str
         cost=_floats(spec.get("costPerHour", 0.0) for spec in specs),
         spot=_bools(spec.get("spot", False) for spec in specs),
         cordoned=_bools(
-            spec.get("cordoned", False) or state.get("stage") in _CLOSED for spec, state in zip(specs, states, strict=True)
+            spec.get("cordoned", False) or state.get("stage") in _CLOSED or bool(state.get("trouble")) for spec, state in zip(specs, states, strict=True)
         ),
         drain=_bools(
             spec.get("drain", False) or state.get("stage") == NodeStage.DRAINING for spec, state in zip(specs, states, strict=True)
@@ -412,6 +450,8 @@ def _read_nodes(nodes: Sequence[Object], models: dict[str, int], pools: dict[str
         heard=reported,
         lease=np.zeros(len(nodes)),
         reported=reported,
+        skew=np.full(len(nodes), np.nan),
+        trouble=np.array([state.get("trouble", "") for state in states], dtype=object),
         flaps=_ints(state.get("flaps", 0) for state in states),
         gpu_memory=_ints(
             min((_size(gpu, "memoryMib") for gpu in spec.get("gpus") or ()), default=0) for spec in specs
@@ -514,4 +554,4 @@ def _bools(values: Iterable[bool]) -> NDArray[np.bool_]:
 
 
 def _with(nodes: Nodes, **changed: Any) -> Nodes:
-    return Nodes(**{name: changed.get(name, getattr(nodes, name)) for name in Nodes.__slots__})
+    return Nodes(**{name: changed.get(name, getattr(nodes, name)) for name in Nodes.__struct_fields__})

@@ -7,10 +7,11 @@ seconds since the epoch, what has no end is infinite, what is not known is NaN.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
+from typing import NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -112,8 +113,7 @@ WORKLOAD = np.dtype(
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Workloads:
+class Workloads(msgspec.Struct, frozen=True, eq=False):
     """One entry a workload, by submission and then uid. The fields are those of `WORKLOAD`."""
 
     uid: Sequence[str]
@@ -152,8 +152,7 @@ class Workloads:
         return len(self.uid)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Places:
+class Places(msgspec.Struct, frozen=True, eq=False):
     """One entry for each GPU that a replica holds, in the order of workloads. A suspended workload holds none: its entries say where its
     state lies."""
 
@@ -170,8 +169,7 @@ class Places:
         return cls(*(np.ascontiguousarray(column) for column in table.T))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Missing:
+class Missing(msgspec.Struct, frozen=True, eq=False):
     """One entry for each GPU that a replica is placed on and nobody declares: its node was deleted, or has fewer GPUs than it had."""
 
     workload: Ints
@@ -193,8 +191,20 @@ class Missing:
             return np.asarray(now - self.heard <= np.maximum(self.lease, least))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Nodes:
+class Refusal(NamedTuple):
+    """A workload that could not be suspended when it was to leave its GPUs."""
+
+    tries: int
+    """How often in a row, by its agents; 0: that was called off, and they know."""
+    why: str
+    verb: str
+    """What the governor last decided of it; and why, for whom and when."""
+    constraint: str
+    beneficiary: str
+    at: float
+
+
+class Nodes(msgspec.Struct, frozen=True, eq=False):
     """One entry a node, by name; what is said of GPUs is a row a node, as wide as the largest of them."""
 
     name: Sequence[str]
@@ -216,6 +226,10 @@ class Nodes:
     """For how many seconds its agent said that this holds; 0: it did not say."""
     reported: Floats
     """When its GPUs were last read."""
+    skew: Floats
+    """By how many seconds the clock of its agent is behind the server's; NaN: not known."""
+    trouble: NDArray[np.object_]
+    """Why its agent can begin nothing; empty: it can. Then it is cordoned as well."""
     flaps: Ints
     gpu_memory: Ints
     """Of the smallest of its GPUs."""
@@ -236,8 +250,7 @@ class Nodes:
         return np.maximum(self.lease, least)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Tenants:
+class Tenants(msgspec.Struct, frozen=True, eq=False):
     """One entry a tenant, by name; quotas are a row a tenant and a column a model, and a last column for `*`."""
 
     name: Sequence[str]
@@ -259,8 +272,7 @@ class Tenants:
         return len(self.name)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Pools:
+class Pools(msgspec.Struct, frozen=True, eq=False):
     """One entry a pool, by name."""
 
     name: Sequence[str]
@@ -285,8 +297,7 @@ class Pools:
         return len(self.name)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Snapshot:
+class Snapshot(msgspec.Struct, frozen=True, eq=False):
     """All facts at one moment."""
 
     now: float
@@ -296,7 +307,11 @@ class Snapshot:
     nodes: Nodes
     tenants: Tenants
     pools: Pools
-    missing: Missing = field(default_factory=Missing.none)
+    missing: Missing = msgspec.field(default_factory=Missing.none)
+    refusals: Mapping[str, Refusal] = msgspec.field(default_factory=dict)
+    """By uid."""
+    astray: Mapping[str, str] = msgspec.field(default_factory=dict)
+    """By uid, of those that hold GPUs: the tenant that each names, and may not. They are counted for the one that they were placed for."""
 
     @classmethod
     def from_objects(cls, objects: Sequence[dict[str, object]], now: float) -> Snapshot:

@@ -7,9 +7,11 @@ one that was said is not.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from homeostat.guards.freeze import standing as freezes
 from homeostat.guards.policy import Alert, AlertOn, GuardPolicy
@@ -38,8 +40,7 @@ _HELD = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Situation:
+class Situation(msgspec.Struct, frozen=True):
     """Something that a person should know of. `about` tells it apart from others of its fleet."""
 
     on: AlertOn
@@ -188,8 +189,7 @@ class State(StrEnum):
     RESOLVED = "resolved"
 
 
-@dataclass(slots=True)
-class Line:
+class Line(msgspec.Struct):
     """A situation, as one receiver knows it. Times are wall seconds; 0 is never."""
 
     fleet: str
@@ -220,13 +220,12 @@ class Line:
         return min(found, default=None)
 
 
-@dataclass(slots=True)
-class Book:
+class Book(msgspec.Struct):
     """What one receiver was told and is owed. Pure: times are handed in."""
 
     remind_after: float
     calm: float = CALM_SECONDS
-    lines: dict[tuple[str, str], Line] = field(default_factory=dict)
+    lines: dict[tuple[str, str], Line] = msgspec.field(default_factory=dict)
     dropped: int = 0
     """Situations for which there was no room, and ends of some that could not be told in time."""
 

@@ -11,9 +11,9 @@ Mode, freezes, windows, invariants and health count as they are now: those no ap
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from msgspec import structs
+from msgspec.structs import replace
 
 from homeostat.guards import freeze, mode, window
 from homeostat.guards.compose import combine

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from msgspec import structs
+from msgspec.structs import replace
 
 from homeostat.guards import beside, health, invariant
 from homeostat.guards.backoff import delays
@@ -37,7 +38,7 @@ class PolicyGate:
     `built_in` are the defaults that people can see and change, by kind.
     `approvals` are the plans that people approved and that were not used yet, `grants` the approvals that change sets carry.
     `returned` says by fleet how it stands with change sets that were to go back, `interrupted` which of them waited for a verdict when
-    the loop before this one ended, and since when.
+    the loop before this one ended, and since when. `halted` says by fleet, guard and change set since when the loop before had it halted.
     """
 
     def __init__(self, policies: Mapping[str, GuardPolicy] | None = None, mode: Mode = Mode.OBSERVE) -> None:
@@ -47,6 +48,7 @@ class PolicyGate:
         self.grants = Grants()
         self.returned: dict[str, dict[str, Taken]] = {}
         self.interrupted: dict[str, dict[str, float]] = {}
+        self.halted: dict[str, dict[tuple[str, str], float]] = {}
         self.replaced: dict[str, tuple[GuardPolicy, str]] = {}
         """By name, what a policy was before it was written last, and by which change set that was."""
         self.listener: Judged | None = None
@@ -141,7 +143,7 @@ class PolicyGate:
         fleet.returned = self.returned.get(fleet.name, {})
         fleet.interrupted = self._still_interrupted(fleet)
         try:
-            return self._decide(fleet, now)
+            return self._dated(fleet, self._decide(fleet, now))
         except Exception as error:  # whatever it is, nobody has said yes: nothing is done, and people are told
             log.exception("the guards of %s cannot decide", fleet.name)
             return _undecided(fleet, now, f"the guards cannot decide: {str(error) or type(error).__name__}")
@@ -158,6 +160,17 @@ class PolicyGate:
         beside.say(fleet, verdict, as_before)
         for name in dict.fromkeys(fleet.moving.values()):
             beside.where_they_go(self._policy(name, fleet.size), name, fleet, verdict, now)
+        return verdict
+
+    def _dated(self, fleet: Fleet, verdict: Verdict) -> Verdict:
+        """A halt that stood when the loop before this one ended, and stands, has stood since then. What does not when all was looked at is over."""
+        known = self.halted.get(fleet.name)
+        if known:
+            for key, halt in verdict.halts.items():
+                if key not in fleet.halts:
+                    verdict.halts[key] = replace(halt, since=known.get((halt.guard, halt.change_set), halt.since))
+            if fleet.passes_done:
+                del self.halted[fleet.name]
         return verdict
 
     def _replaced(self, fleet: Fleet) -> dict[str, tuple[GuardPolicy, str]]:

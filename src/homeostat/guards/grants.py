@@ -8,20 +8,20 @@ forgotten the change set gets no more of it, and a restart ends what is left.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 from homeostat.loop.fleet import Drift, Fleet, Grant, Op, Verdict
 
 _COUNTED = (Op.UPDATE, Op.DELETE)
 
 
-@dataclass(slots=True, eq=False)
-class Carried:
+class Carried(msgspec.Struct, eq=False):
     """The approval of one change set: what is `left` of it by kind (plural and group), and the fleets that `used` of it."""
 
     change_set: str
     left: dict[str, Grant]
-    used: set[str] = field(default_factory=set)
+    used: set[str] = msgspec.field(default_factory=set)
 
     def covers(self, asked: Mapping[str, Grant]) -> bool:
         """Whether it is enough for so many of each kind."""

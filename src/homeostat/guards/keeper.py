@@ -247,13 +247,17 @@ class Keeper:
             self._wake.set()
 
     async def _report_forever(self) -> None:
+        said = ""
         while True:
             await self._wake.wait()
             self._wake.clear()
             try:
                 await self._report()
+                said = ""
             except (ApiError, Unreachable) as error:
-                log.warning("the guards' status could not be written, and will be again: %s", error)
+                if str(error) != said:  # once, not at each of the tries
+                    log.warning("the guards' status could not be written, and will be again: %s", error)
+                said = str(error)
                 self._wake.set()
             await asyncio.sleep(REPORT_SECONDS)
 

@@ -9,7 +9,7 @@ the plan that was refused.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from homeostat.guards.approval import command, to_approve, touched_before, unapproved
 from homeostat.guards.policy import GuardPolicy

@@ -14,10 +14,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
+
+import msgspec
 
 from homeostat.client import Client, Unreachable
 from homeostat.client.errors import PASSING
@@ -67,8 +68,7 @@ Key = tuple[str, str]
 """A fleet and a change set."""
 
 
-@dataclass(slots=True)
-class _Job:
+class _Job(msgspec.Struct):
     """A return that is to be made. `parents` are the kinds whose children make up what failed."""
 
     fleet: str
@@ -77,7 +77,7 @@ class _Job:
     policies: tuple[str, ...]
     since: datetime
     parents: frozenset[str] = frozenset()
-    problems: list[str] = field(default_factory=list)
+    problems: list[str] = msgspec.field(default_factory=list)
     done: int = 0
 
     @property
@@ -172,6 +172,9 @@ class Returning:
             if wave["changeSet"]:
                 cut = self._gate.interrupted.setdefault(wave.get("fleet", ""), {})
                 cut.setdefault(wave["changeSet"], parse_time(wave["started"]))
+        for halt in (obj.get("status") or {}).get("halts") or ():
+            stood = self._gate.halted.setdefault(halt.get("fleet", ""), {})
+            stood.setdefault((halt["guard"], halt.get("changeSet", "")), parse_time(halt["since"]))
         for one in kept_returns(obj):
             if (one.fleet, one.change_set) not in self._known:
                 self._note(one)

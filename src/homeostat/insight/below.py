@@ -8,15 +8,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from homeostat.client import Key, Packed, Served, Unreachable
 from homeostat.insight.planning import Document, Step, creation, difference, sensitive_of
 from homeostat.loop.applied import fields_of, view
 from homeostat.loop.compose import (
+    DEEPEST,
     Child,
     ComposeError,
     Composer,
@@ -24,17 +25,20 @@ from homeostat.loop.compose import (
     children_of,
     is_ours,
     kind_of,
+    manifests_of,
     owner_of,
     read_kinds,
     stages,
+    too_deep,
 )
 from homeostat.loop.declarations import ADOPT
 from homeostat.loop.diff import NOTHING, Diff
+from homeostat.loop.failure import told
 from homeostat.loop.fleet import Cause, Op
 from homeostat.loop.lineage import Lineage
 from homeostat.loop.provider import CATEGORY
 from homeostat.model.errors import ApiError
-from homeostat.model.kinds import InvalidSpec, decode
+from homeostat.model.kinds import InvalidSpec
 from homeostat.model.protocol import CHILD_KINDS
 
 if TYPE_CHECKING:
@@ -49,8 +53,6 @@ NOBODY = "00000000-0000-0000-0000-000000000000"
 """The uid of a parent that is not there yet."""
 AT_ONCE = 16
 """Children that are asked about at a time."""
-DEEPEST = 8
-"""So many composers may stand one below the other."""
 _OWNERS = ("metadata", "ownerReferences")
 
 
@@ -120,13 +122,13 @@ class Foresight:
             return Answer(asked=False)
         try:
             if depth > DEEPEST:
-                raise ComposeError(f"more than {DEEPEST} composers stand one below the other")
+                raise too_deep()
             return await self._below(parent, gone, depth)
         except (ComposeError, InvalidSpec, ApiError, Unreachable) as error:
             return Answer(problem=str(error))
         except Exception as error:  # of somebody's composer
             log.exception("%s %s cannot be composed", parent["kind"], parent["metadata"]["name"])
-            return Answer(problem=f"{type(error).__name__}: {error}")
+            return Answer(problem=told(error, self._composers[parent["apiVersion"].rpartition("/")[0], parent["kind"]]))
 
     async def _below(self, parent: Object, gone: bool, depth: int) -> Answer:
         """The children, each followed by its own where that is a parent, too."""
@@ -149,7 +151,7 @@ class Foresight:
 
     async def _composed(self, composer: Composer[Any], parent: Object, gone: bool) -> Foreseen:
         """By `compose`, and by the owner references of what there is."""
-        manifests = [] if gone else list(composer.compose(decode(composer.info.spec, parent.get("spec") or {}), parent))
+        manifests = [] if gone else manifests_of(composer, parent)
         kinds = {kind_of(one) for one in manifests}
         wanted = children_of(parent, manifests, {kind: (await self._client.kind(*kind).served()).namespaced for kind in sorted(kinds)})
         stages(wanted)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from homeostat.guards import explain
+from homeostat.guards.freeze import GUARD as FREEZE
 from homeostat.guards.runbook import WAYS_OUT
 from homeostat.insight.fleets import View, hold_of
 from homeostat.insight.loops import unkept_lines
@@ -125,6 +126,8 @@ class Chain:
         plan = next((halt.plan for halt in self.halts if self.hold and halt.guard == self.hold.guard and halt.plan), "")
         if plan:
             return f"a fix, then a whole pass; or, if it is meant: homeostat approve {plan}"
+        if self.hold is not None and self.hold.guard == FREEZE:
+            return f"it goes on when the freeze ends or somebody lifts it: homeostat unfreeze {self.fleet.name}"
         if self.hold is not None:
             way = WAYS_OUT.get(self.hold.guard, "")
             return way.format(fleet=self.fleet.name) if way else "it goes on by itself when the guard lets it"

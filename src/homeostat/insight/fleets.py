@@ -6,10 +6,10 @@ What only the engine knows (waves under way, breakers) is not in it; what the en
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from homeostat.client.kinds import Kind, served_kinds
 from homeostat.guards.gate import DEFAULT, PolicyGate
@@ -34,18 +34,17 @@ Object = dict[str, Any]
 _PHASES = {"Acting": Phase.ACTING, "Retrying": Phase.FAILED}
 
 
-@dataclass(slots=True)
-class View:
+class View(msgspec.Struct):
     """Fleets, their policies and their resources at one moment (`now`, wall seconds)."""
 
     gate: PolicyGate
     now: float
-    policies: dict[str, Object] = field(default_factory=dict)
-    fleets: dict[str, Fleet] = field(default_factory=dict)
-    objects: dict[Ref, Object] = field(default_factory=dict)
-    children: dict[Ref, Object] = field(default_factory=dict)  # what Syncs say is open of the objects that they declare
-    kinds: dict[str, Kind] = field(default_factory=dict)
-    loops: dict[str, Keeping] = field(default_factory=dict)  # by kind: who keeps it, as far as that may be read
+    policies: dict[str, Object] = msgspec.field(default_factory=dict)
+    fleets: dict[str, Fleet] = msgspec.field(default_factory=dict)
+    objects: dict[Ref, Object] = msgspec.field(default_factory=dict)
+    children: dict[Ref, Object] = msgspec.field(default_factory=dict)  # what Syncs say is open of the objects that they declare
+    kinds: dict[str, Kind] = msgspec.field(default_factory=dict)
+    loops: dict[str, Keeping] = msgspec.field(default_factory=dict)  # by kind: who keeps it, as far as that may be read
 
     def fleet(self, kind: str, namespace: str, labels: Mapping[str, str]) -> Fleet:
         """The fleet of a resource."""
@@ -122,7 +121,7 @@ class View:
 async def look(client: Client, kinds: Iterable[Kind]) -> View:
     """Reads policies and the resources of these kinds."""
     policies = await _policies(client)
-    view = View(PolicyGate(), time.time(), {policy["metadata"]["name"]: policy for policy in policies})
+    view = View(PolicyGate(), client.now(), {policy["metadata"]["name"]: policy for policy in policies})
     for name, policy in view.policies.items():
         known = view.gate.built_in if is_built_in(policy) else view.gate.policies
         known[name] = readable_policy(policy)

@@ -11,7 +11,7 @@ import msgspec
 
 from homeostat.client import Unreachable
 from homeostat.guards.policy import GROUP, Mode
-from homeostat.insight.below import Answer, Foresight
+from homeostat.insight.below import NOBODY, Answer, Below, Foresight
 from homeostat.loop.fleet import Op
 from homeostat.model.errors import ApiError
 from homeostat.model.protocol import CHILDREN_PATH
@@ -66,7 +66,25 @@ async def foresee(client: Client, plan: Plan, parents: Sequence[Step], own: Fore
         plan.below += answer.children
         if note := _note(step, answer):
             plan.notes.append(note)
+    plan.notes += _contested(plan.below)
     return mode
+
+
+def _contested(below: Sequence[Below]) -> list[str]:
+    """Says which children several parents want. The first of them gets it, and finds it not to be the others': they are entered as it will be."""
+    wanted: dict[tuple[str, str, str], list[Below]] = {}
+    for one in below:
+        if one.op is not Op.DELETE:
+            wanted.setdefault((one.resource, one.namespace, one.name), []).append(one)
+    notes = []
+    for first, *others in wanted.values():
+        for one in others:
+            one.op, one.owned, one.changes = Op.UPDATE, False, []
+            one.by_uid = one.declared_by if one.by_uid == NOBODY else one.by_uid  # several that are not there yet
+        if others:
+            whose = ", ".join(one.declared_by for one in (first, *others))
+            notes.append(f"{first.title} is wanted by {whose}: one of them gets it, and the rest stop there. Give it another name in each")
+    return notes
 
 
 async def _ask(client: Client, steps: Sequence[Step]) -> Reply:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Coroutine, Iterable
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -22,7 +21,6 @@ from homeostat.gpu.snapshot import Snapshot
 from homeostat.guards.policy import GROUP, KIND, VERSION
 from homeostat.insight.loops import NOBODY, clock_of, loops_of
 from homeostat.loop.election import NAMESPACE
-from homeostat.model.clock import Clock
 from homeostat.model.errors import ApiError
 from homeostat.model.kinds import InvalidSpec, decode
 
@@ -38,8 +36,7 @@ class NoGpus(Exception):
     """Nothing can be told of GPUs; says why, and what to do."""
 
 
-@dataclass(slots=True)
-class Facts:
+class Facts(msgspec.Struct):
     """All of it at one moment (`now`, wall seconds)."""
 
     now: float
@@ -51,9 +48,9 @@ class Facts:
     policy: GpuPolicySpec
     memory: Memory
     plan: Plan
-    halts: list[Object] = field(default_factory=list)
+    halts: list[Object] = msgspec.field(default_factory=list)
     """What the guards halt among workloads now."""
-    notes: list[str] = field(default_factory=list)
+    notes: list[str] = msgspec.field(default_factory=list)
     """What could not be read, and the like: for people to know."""
 
     def name_of(self, uid: str) -> str:
@@ -99,14 +96,14 @@ async def gather(client: Client) -> Facts:
             put(reader, kind, obj, notes)
     return facts_of(
         reader,
-        clock_of(leases, Clock().now()),
+        clock_of(leases, client.now()),
         tenants=found[0],
         nodes=found[1],
         workloads=found[3],
         policy=policy_of(found[4], notes),
         memory=await _memory(client, notes),
         halts=await _halts(client),
-        notes=[*notes, *loop_notes(leases, Clock().now())],
+        notes=[*notes, *loop_notes(leases, client.now())],
     )
 
 

@@ -13,7 +13,7 @@ from homeostat.gpu.explain import Why
 from homeostat.gpu.kinds import WHOLE, milli
 from homeostat.insight.fleets import hold_of
 from homeostat.insight.gpu import Facts, Object, phase_of, title
-from homeostat.insight.gpu_view import lost_nodes
+from homeostat.insight.gpu_view import clock_off, lost_nodes
 from homeostat.insight.words import ago, count
 from homeostat.model.clock import format_time, parse_time
 from homeostat.model.conditions import find_condition
@@ -25,6 +25,7 @@ _DONE = {
     "admit": "admitted",
     "resume": "resumed",
     "migrate": "moved",
+    "keep": "kept",
     "suspend": "suspended",
     "preempt": "preempted",
     "reclaim": "reclaimed",
@@ -173,9 +174,13 @@ class Story:
         held = sum(len(one.get("gpus") or ()) * one.get("milli", WHOLE) for one in places)
         if held and held != self._wants():
             yield "but", f"it holds {gpus(held)}, as was declared when it began, and counts with that: what it wants now it gets when it is next begun"
+        if off := clock_off(self.facts, self.uid):
+            yield "but", f"{off}: what it holds there is never taken for idle"
         cycle = self.facts.plan.pending.cycle
-        if self.uid in cycle.index and cycle.snapshot.workloads.tenant[cycle.index[self.uid]] < 0:
-            yield "but", f"{self.spec['tenant']} is no tenant that its namespace may use: what it holds counts in no quota, and it does not start again"
+        stray = self.uid in cycle.snapshot.astray
+        if stray or (self.uid in cycle.index and cycle.snapshot.workloads.tenant[cycle.index[self.uid]] < 0):
+            counts = f"for {self.status['tenant']}" if stray else "in no quota"
+            yield "but", f"{self.spec['tenant']} is no tenant that its namespace may use: what it holds counts {counts}, and it does not start again"
 
     def _since(self, text: str) -> str:
         return ago(self.facts.now - parse_time(text))

@@ -12,6 +12,8 @@ from homeostat.gpu.decisions import Verb
 from homeostat.gpu.entitlement import entitled
 from homeostat.gpu.explain import standings
 from homeostat.gpu.kinds import WHOLE
+from homeostat.gpu.policies.budget import rounded
+from homeostat.gpu.pools.marks import is_off, off_by
 from homeostat.insight.gpu import Facts, Object, phase_of, title
 from homeostat.model.clock import format_time, parse_time
 
@@ -51,6 +53,7 @@ def node(name: str, obj: Object, held: Mapping[int, list[Row]], silent: float | 
         "model": spec["model"],
         "simulated": bool(spec.get("simulated")),
         "cordoned": bool(spec.get("cordoned")),
+        "trouble": status.get("trouble", ""),
         "draining": bool(spec.get("drain")) or status.get("stage") == "Draining",
         "stage": status.get("stage", "Open"),
         "costPerHour": spec.get("costPerHour", 0.0),
@@ -143,7 +146,7 @@ def _budget(facts: Facts, tenant: str, spec: Row) -> Row | None:
         return None
     _, spent = facts.plan.memory.spent.get(tenant, (0.0, 0.0))
     return {
-        "used": round(spent, 2),
+        "used": rounded(spent, float(budget["gpuHours"])),
         "gpuHours": budget["gpuHours"],
         "period": budget.get("period", ""),
         "onExceeded": budget.get("onExceeded", "Hold"),
@@ -263,10 +266,21 @@ def _then(facts: Facts, obj: Object, uid: str) -> str:
         return "left alone: spec.idle.mode is Ignore"
     if not rules.enabled:
         return "left alone: the policy's idle.enabled is false"
+    if off := clock_off(facts, uid):
+        return f"left alone: {off}, so that its readings count as old"
     keeps = mode == "Warn" or (obj["spec"].get("preemption") or {}).get("mode") == "Never"
     if uid in facts.plan.memory.warned:
         return "warned, and no more" if keeps else "warned; taken back after the grace"
     return "warned after the window" if keeps else "warned after the window, then taken back"
+
+
+def clock_off(facts: Facts, uid: str) -> str:
+    """The node of a workload whose clock is so wrong that readings count as old by that alone, and how wrong; empty where there is none."""
+    cycle, nodes, stale = facts.plan.pending.cycle, facts.snapshot.nodes, facts.policy.idle.stale_after.total_seconds()
+    for _, node, _, _ in cycle.taken_of(cycle.index[uid]) if uid in cycle.index else ():
+        if is_off(skew := float(nodes.skew[node]), stale):
+            return f"the clock of {nodes.name[node]} is {off_by(skew)}"
+    return ""
 
 
 def empty_nodes(facts: Facts) -> list[Row]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from homeostat.insight.words import ago
 from homeostat.loop.election import LAST_PASS, PREFIX
@@ -16,8 +17,7 @@ SILENT_SECONDS = 30.0
 Object = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Keeping:
+class Keeping(msgspec.Struct, frozen=True):
     """What is known of the loop of one kind: whether it is `there`, when it was last `heard` of, and when its last whole pass ended."""
 
     there: bool

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
 
 from homeostat.loop.diff import NOTHING, Change, Diff, Item, Path
 from homeostat.loop.fleet import Cause, Op
@@ -37,8 +38,7 @@ _EMPTY: tuple[Any, ...] = ({}, [], "", None)
 _ESTABLISH_SECONDS = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(msgspec.Struct, frozen=True):
     """One declared object, and where it stands."""
 
     obj: dict[str, Any]
@@ -57,8 +57,7 @@ class Document:
         return str(self.obj["metadata"]["name"])
 
 
-@dataclass(slots=True)
-class Step:
+class Step(msgspec.Struct):
     """One object of a plan. `served` is None where its kind comes with the plan itself."""
 
     document: Document
@@ -91,14 +90,13 @@ class Step:
         return render(self.diff, self.sensitive)
 
 
-@dataclass(slots=True)
-class Plan:
+class Plan(msgspec.Struct):
     """All of one change set. `below` is what it leads to, by composers; `notes` say what cannot be told of that."""
 
     change_set: str
-    steps: list[Step] = field(default_factory=list)
-    below: list[Below] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    steps: list[Step] = msgspec.field(default_factory=list)
+    below: list[Below] = msgspec.field(default_factory=list)
+    notes: list[str] = msgspec.field(default_factory=list)
 
     @property
     def errors(self) -> list[Step]:
@@ -162,8 +160,7 @@ async def make_plan(
     return plan
 
 
-@dataclass(frozen=True, slots=True)
-class _Coming:
+class _Coming(msgspec.Struct, frozen=True):
     """What the plan itself brings, and what others in it may rest on."""
 
     kinds: frozenset[tuple[str, str]]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from homeostat.insight.planning import (
     Document,
@@ -36,8 +37,7 @@ AT_ONCE = 16
 _DEFINITION = "CustomResourceDefinition"
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(msgspec.Struct, frozen=True):
     """One object, and what it is to be again; None where it was not there."""
 
     api_version: str

@@ -7,8 +7,9 @@ that, what the loop says on each object is what counts.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from homeostat.loop.fleet import Drift, Fleet, Op
 

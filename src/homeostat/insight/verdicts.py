@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from homeostat.guards import decide, invariant
 from homeostat.insight.fleets import View, hold_of
@@ -12,8 +13,7 @@ from homeostat.insight.words import count
 from homeostat.loop.fleet import Drift, Fleet, Grant, Halt, Hold
 
 
-@dataclass(slots=True)
-class FleetVerdict:
+class FleetVerdict(msgspec.Struct):
     """What happens to a plan in one fleet."""
 
     fleet: str
@@ -21,9 +21,9 @@ class FleetVerdict:
     mode: str
     now: int = 0
     later: int = 0  # in waves behind
-    held: dict[str, tuple[int, str]] = field(default_factory=dict)  # by guard: how many, and why
-    halts: list[Halt] = field(default_factory=list)
-    asked: dict[str, Grant] = field(default_factory=dict)  # what the plan changes and deletes, by kind
+    held: dict[str, tuple[int, str]] = msgspec.field(default_factory=dict)  # by guard: how many, and why
+    halts: list[Halt] = msgspec.field(default_factory=list)
+    asked: dict[str, Grant] = msgspec.field(default_factory=dict)  # what the plan changes and deletes, by kind
     approvable: bool = False  # an approval of the whole change set lets more of it through
     begins: bool = False  # nothing of it is there yet, nor is its policy
 

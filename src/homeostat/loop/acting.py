@@ -75,14 +75,12 @@ class Acting:
                 self._acted(fleet, drift, started, Outcome.GONE)
                 self._ledger.leave(ref)
                 return
-            self._acted(fleet, drift, started, Outcome.FAILED, error.message)
-            await self._failed(controller, fleet, drift, error.message)
+            await self._went_wrong(controller, fleet, drift, started, seen, error)
             return
         except Exception as error:
             if isinstance(error, Unseen):
                 drift.unseen, drift.approved = True, ""  # who approved that it is made did not mean again and again
-            self._acted(fleet, drift, started, Outcome.FAILED, str(error) or type(error).__name__)
-            await self._failed(controller, fleet, drift, str(error) or type(error).__name__)
+            await self._went_wrong(controller, fleet, drift, started, seen, error)
             return
         self._acted(fleet, drift, started, Outcome.DONE)
         await self._succeeded(controller, fleet, drift, found)
@@ -110,6 +108,14 @@ class Acting:
             if self._ledger.enter(controller, await controller.look(obj)) is not None:
                 self._ledger.decide_soon(ref)
             await self._reporter.report(controller, ref)
+
+    async def _went_wrong(
+        self, controller: Controller, fleet: Fleet, drift: Drift, started: float, seen: Seen | None, error: Exception
+    ) -> None:
+        seen = seen or self._ledger.seen.get(drift.ref)
+        why = controller.told(error, None if seen is None else seen.spec)
+        self._acted(fleet, drift, started, Outcome.FAILED, why)
+        await self._failed(controller, fleet, drift, why)
 
     async def _failed(self, controller: Controller, fleet: Fleet, drift: Drift, why: str) -> None:
         delay = self._gate.backoff(fleet).delay(drift.failures + 1, self._random)

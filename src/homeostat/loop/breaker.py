@@ -10,8 +10,10 @@ observing.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass, replace
 from enum import StrEnum
+
+import msgspec
+from msgspec.structs import replace
 
 
 class Circuit(StrEnum):
@@ -22,8 +24,7 @@ class Circuit(StrEnum):
     HALF_OPEN = "half-open"
 
 
-@dataclass(frozen=True, slots=True)
-class BreakerPolicy:
+class BreakerPolicy(msgspec.Struct, frozen=True):
     """When a breaker opens, and for how long."""
 
     failures: int = 5
@@ -37,8 +38,7 @@ class BreakerPolicy:
             raise ValueError(f"a breaker needs failures ≥ 1 and open_for > 0: {self}")
 
 
-@dataclass(frozen=True, slots=True)
-class Permit:
+class Permit(msgspec.Struct, frozen=True):
     """Leave to ask the target once. It is handed back with the outcome, which counts only while it is about the present:
     what was begun before the breaker last moved says nothing of how the target is now."""
 
@@ -46,16 +46,14 @@ class Permit:
     probe: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(msgspec.Struct, frozen=True):
     """The target is not to be asked. `until` is when it may be worth asking again."""
 
     until: float
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Breaker:
+class Breaker(msgspec.Struct, frozen=True):
     """The breaker of one target, as it stands. Every method gives the breaker as it stands after."""
 
     circuit: Circuit = Circuit.CLOSED
@@ -155,8 +153,7 @@ _GRAIN = 1e-6
 """A token is there when so little of it is missing: who waits exactly as told must not be sent away by a rounding error."""
 
 
-@dataclass(frozen=True, slots=True)
-class TokenBucket:
+class TokenBucket(msgspec.Struct, frozen=True):
     """A rate limit: `rate` tokens a second, of which at most `burst` are saved up. Begins full.
 
     A clock that goes backwards gives no tokens and takes none.

@@ -10,9 +10,10 @@ While writes keep coming their change set is *gathering*, so that guards judge i
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
+
+import msgspec
 
 from homeostat.loop.diff import Change
 from homeostat.loop.fleet import Cause
@@ -89,8 +90,7 @@ def _owners(entries: Sequence[Mapping[str, Any]], *path: str) -> Iterator[tuple[
             yield str(entry.get("time") or ""), str(entry.get("manager") or "")
 
 
-@dataclass(slots=True)
-class _Coming:
+class _Coming(msgspec.Struct):
     """A change set as its writes come in. `first` and `last` are by the server's clock, the others by ours."""
 
     name: str
@@ -99,7 +99,7 @@ class _Coming:
     began: float
     seen: float
     pause: float = 0.0  # the longest between two writes
-    writes: set[Hashable] = field(default_factory=set)
+    writes: set[Hashable] = msgspec.field(default_factory=set)
 
     def reaches(self, at: float) -> bool:
         longest = max(self.last, at) - min(self.first, at)

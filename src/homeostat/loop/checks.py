@@ -14,8 +14,9 @@ import signal
 import socket
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from homeostat.loop.grpc_health import NotHttp2, ask_health
 from homeostat.loop.probes import Check, Outcome, ProbePolicy, Result
@@ -37,15 +38,14 @@ _OURS = {
 """Errors of a connection that say nothing of the other end."""
 
 
-@dataclass(frozen=True, slots=True)
-class ExecCheck:
+class ExecCheck(msgspec.Struct, frozen=True):
     """Runs a command: it passes with exit status 0. A command that takes too long is killed with all it started.
 
     It inherits nothing from this process but PATH: what it needs stands in `env`.
     """
 
     command: tuple[str, ...]
-    env: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = msgspec.field(default_factory=dict)
     cwd: str | None = None
 
     async def __call__(self) -> Result:
@@ -110,8 +110,7 @@ class _Output:
         return self._kept.decode(errors="replace").strip()
 
 
-@dataclass(frozen=True, slots=True)
-class HttpCheck:
+class HttpCheck(msgspec.Struct, frozen=True):
     """Gets a page: it passes with a status from 200 to 399. Redirects are not followed.
 
     Over HTTPS the certificate is not verified, as Kubernetes does not either, unless `verify` is set: a probe asks whether
@@ -169,8 +168,7 @@ async def _beginning(content: Any) -> str:
     return f": {said}" if said else ""
 
 
-@dataclass(frozen=True, slots=True)
-class TcpCheck:
+class TcpCheck(msgspec.Struct, frozen=True):
     """Opens a connection, and closes it at once: it passes when somebody accepts."""
 
     host: str
@@ -187,8 +185,7 @@ class TcpCheck:
         return Result(Outcome.PASSED, "connected")
 
 
-@dataclass(frozen=True, slots=True)
-class GrpcCheck:
+class GrpcCheck(msgspec.Struct, frozen=True):
     """Asks grpc.health.v1.Health/Check: it passes when the answer is SERVING. `service` empty asks for the whole server.
 
     Without `tls` it speaks HTTP/2 in the clear, as Kubernetes does.

@@ -17,22 +17,27 @@ as one of its own kind.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterable, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, cast, get_args, get_origin
+
+import msgspec
 
 from homeostat.loop.applied import fields_of, view
 from homeostat.loop.compare import compare
 from homeostat.loop.diff import Diff
+from homeostat.loop.failure import CONTAINED, NoKind, check_type, shown
 from homeostat.loop.fleet import Op
 from homeostat.loop.observation import ABSENT
 from homeostat.loop.provider import CATEGORY
-from homeostat.model.kinds import Column, KindInfo, Spec
+from homeostat.model.kinds import Column, KindInfo, Spec, decode
 from homeostat.model.kinds.definition import Scope
 from homeostat.model.protocol import composed_by
 
 WAVE = "homeostat.dev/wave"
 AFTER = "homeostat.dev/after"
+
+DEEPEST = 8
+"""So many composers may stand one below the other."""
 
 MESSAGE = Column("Message", '.status.conditions[?(@.type=="Ready")].message', priority=1)
 """What `get -o wide` shows of every parent: which of its children are not as declared, and what holds them."""
@@ -45,6 +50,11 @@ Scopes = Mapping[tuple[str, str], bool]
 
 class ComposeError(ValueError):
     """What was composed cannot be made. Says which child, and why; nothing is changed then."""
+
+
+def too_deep() -> ComposeError:
+    """Of a parent that stands below `DEEPEST` others."""
+    return ComposeError(f"more than {DEEPEST} composers stand one below the other: most likely one composes its own kind, or two each other's, without end")
 
 
 class Child(NamedTuple):
@@ -77,7 +87,7 @@ class Composer(Generic[SpecT]):
     `force`: fields of children that others have taken are taken back; without, that is reported and held.
     """
 
-    info: ClassVar[KindInfo]
+    info: ClassVar[KindInfo] = cast(KindInfo, NoKind())
     force: ClassVar[bool] = True
     controller: ClassVar[type[Any] | None] = None
     """Who brings it before the engine, where that is not `ComposerController`."""
@@ -99,6 +109,7 @@ class Composer(Generic[SpecT]):
         spec = _spec_type(cls)
         if spec is None or not group:
             return  # a class in between: the kind is declared further down
+        check_type(cls, spec, "spec")
         cls.info = KindInfo(
             group=group,
             version=version,
@@ -135,12 +146,26 @@ class Composer(Generic[SpecT]):
 
 def _spec_type(cls: type) -> type[Spec] | None:
     for base in getattr(cls, "__orig_bases__", ()):
-        if get_origin(base) is Composer and isinstance(found := get_args(base)[0], type):
+        if get_origin(base) is Composer and not isinstance(found := get_args(base)[0], TypeVar):
             return cast(type[Spec], found)
     return None
 
 
 # What is wanted
+
+
+def manifests_of(composer: Composer[Any], parent: Object) -> list[Any]:
+    """What is composed for a parent. Raises `ComposeError` where that is no collection, and whatever the composer does."""
+    with CONTAINED:
+        found: Any = composer.compose(decode(composer.info.spec, parent.get("spec") or {}), parent)
+        if isinstance(found, Iterable) and not isinstance(found, (str, bytes, Mapping)):
+            return list(found)
+    name = f"{type(composer).__name__}.compose"
+    if isinstance(found, (Coroutine, AsyncIterable)):
+        if isinstance(found, Coroutine):
+            found.close()
+        raise ComposeError(f"{name} is to be written `def`, without async: children follow from the parent alone")
+    raise ComposeError(f"{name} returned {shown(found)}; it returns the children as a list of manifests, or yields them")
 
 
 def children_of(parent: Mapping[str, Any], manifests: Iterable[Any], scopes: Scopes) -> dict[Child, Object]:
@@ -202,12 +227,16 @@ def owner_reference(parent: Mapping[str, Any]) -> Object:
     }
 
 
+def controlled_by(obj: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The owner reference of who controls an object; None where nobody does."""
+    references = (obj.get("metadata") or {}).get("ownerReferences") or ()
+    return next((reference for reference in references if reference.get("controller")), None)
+
+
 def owner_of(obj: Mapping[str, Any]) -> str:
     """The uid of who controls an object; empty where nobody does."""
-    for reference in (obj.get("metadata") or {}).get("ownerReferences") or ():
-        if reference.get("controller"):
-            return str(reference.get("uid", ""))
-    return ""
+    reference = controlled_by(obj)
+    return "" if reference is None else str(reference.get("uid", ""))
 
 
 def is_ours(obj: Mapping[str, Any], parent_uid: str, manager: str) -> bool:
@@ -270,8 +299,7 @@ def _before(child: Child, manifest: Mapping[str, Any], children: Iterable[Child]
 # What to do
 
 
-@dataclass(frozen=True, slots=True)
-class Action:
+class Action(msgspec.Struct, frozen=True):
     """What is to be done with one child. `problem` says why it may not be done: then it never is."""
 
     op: Op

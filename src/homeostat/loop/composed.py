@@ -12,18 +12,23 @@ from homeostat.loop.applied import fields_of, view
 from homeostat.loop.changesets import inherited
 from homeostat.loop.childkinds import ChildKinds, Unread
 from homeostat.loop.compose import (
+    DEEPEST,
     Child,
     ComposeError,
     Composer,
     child_of,
     children_of,
+    controlled_by,
     is_ours,
     kind_of,
+    manifests_of,
     owner_of,
     removals,
     stages,
+    too_deep,
 )
 from homeostat.loop.declarations import Followed, Object
+from homeostat.loop.failure import secrets_in, told
 from homeostat.loop.fleet import Ref
 from homeostat.loop.hints import Bell
 from homeostat.loop.inmemory import InMemory, Verified
@@ -44,9 +49,11 @@ from homeostat.loop.parents import (
 )
 from homeostat.loop.provider import Moved
 from homeostat.loop.queue import WorkQueue
+from homeostat.loop.render import sensitive_paths
 from homeostat.model.clock import Clock
 from homeostat.model.errors import ApiError, not_found
-from homeostat.model.kinds import InvalidSpec, decode
+from homeostat.model.kinds import InvalidSpec, schema_of
+from homeostat.model.schema import Schema
 
 log = logging.getLogger("homeostat.loop")
 
@@ -69,6 +76,7 @@ class Composed(InMemory):
     def __init__(self, composer: Composer[Any], client: Client, clock: Clock, bell: Bell) -> None:
         super().__init__(f"children.{composer.info.name}", composer.info.group)
         self._composer = composer
+        self._secrets = sensitive_paths(Schema(schema_of(composer.info.spec)))
         self._client = client
         self._clock = clock
         self._bell = bell
@@ -295,7 +303,7 @@ class Composed(InMemory):
             self._queue.add_after(key, AGAIN_SECONDS)
         except Exception as error:
             log.exception("%s %s cannot be composed", self._composer.info.kind, key)
-            known.mark, known.problem = None, f"{type(error).__name__}: {error}"
+            known.mark, known.problem = None, told(error, self._composer, set(secrets_in(obj.get("spec") or {}, self._secrets)))
             self._queue.add_after(key, FAILED_SECONDS)
         await self._reporter.report(known, obj)
 
@@ -325,9 +333,25 @@ class Composed(InMemory):
             self._withdraw(known)
             self._lineage.forget(key, self._lineage.former(key))
 
+    async def _check_depth(self, obj: Object) -> None:
+        """Raises `ComposeError` of a parent that is composed itself, and stands too deep."""
+        above, namespace = controlled_by(obj), obj["metadata"].get("namespace", "")
+        for _ in range(DEEPEST):
+            if above is None:
+                return
+            try:
+                owner = await self._client.kind(above["apiVersion"], above["kind"]).get(above["name"], namespace=namespace)
+            except ApiError:
+                return  # it is gone, or not ours to read: no one of ours composes without end by it
+            if owner["metadata"]["uid"] != above["uid"]:
+                return
+            above = controlled_by(owner)
+        raise too_deep()
+
     async def _declare(self, known: Parent, obj: Object) -> None:
         if (mark := mark_of(obj)) != known.mark:
-            manifests = list(self._composer.compose(decode(self._composer.info.spec, obj.get("spec") or {}), obj))
+            await self._check_depth(obj)
+            manifests = manifests_of(self._composer, obj)
             kinds = {kind_of(manifest) for manifest in manifests}
             for kind in sorted(kinds):
                 await self.kinds.learn(kind)
@@ -468,7 +492,7 @@ class Composed(InMemory):
         return found
 
     def _wanted(self, parent: Object) -> dict[Child, Object]:
-        manifests = list(self._composer.compose(decode(self._composer.info.spec, parent.get("spec") or {}), parent))
+        manifests = manifests_of(self._composer, parent)
         if any(kind_of(manifest) not in self.kinds.scopes for manifest in manifests):
             raise Moved("its parent means it otherwise by now")
         return children_of(parent, manifests, self.kinds.scopes)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from homeostat.client import Client, Key, Unreachable
 from homeostat.loop.compare import Comparer, compare
 from homeostat.loop.declarations import ADOPT, Declarations, Followed, Object
 from homeostat.loop.definitions import define
 from homeostat.loop.diff import NOTHING, Diff
+from homeostat.loop.failure import CONTAINED, Mistake, awaited, secrets_in, shown, told
 from homeostat.loop.fleet import Op, Parts, Ref
 from homeostat.loop.listener import Listener
 from homeostat.loop.observation import ABSENT, Absent, Observation, State, Unknown
@@ -23,7 +25,7 @@ from homeostat.loop.survey import Survey
 from homeostat.loop.tracing import QUIET
 from homeostat.model.clock import Clock
 from homeostat.model.errors import ApiError, not_found
-from homeostat.model.kinds import InvalidSpec, crd_for, decode, encode, schema_of
+from homeostat.model.kinds import InvalidSpec, Spec, crd_for, decode, encode, schema_of
 from homeostat.model.protocol import FINALIZER
 from homeostat.model.schema import Schema
 
@@ -34,8 +36,7 @@ SHOWN = 3
 """How many lines are shown of what reads back differently."""
 
 
-@dataclass(slots=True)
-class Seen:
+class Seen(msgspec.Struct):
     """A resource as it was declared and as it was found, and what differs."""
 
     ref: Ref
@@ -54,6 +55,8 @@ class Seen:
     counts: bool = True
     change_set: str = ""
     parts: Parts | None = None
+    target: str = ""
+    domain: str = ""
 
     @property
     def deleting(self) -> bool:
@@ -84,7 +87,10 @@ class Controller:
         self._schema = Schema(visible if provider.translates() else schema)
         self._comparer: Comparer[Ref] = Comparer(self._schema)
         self.sensitive = sensitive_paths(self._schema)
+        self._secrets = sensitive_paths(Schema(schema))
         self._survey = Survey(provider, self.declarations, self.name, self._working)
+        self._adopters: dict[Ref, str] = {}  # declarations that may take over what exists, and which thing each was last seen to be about
+        self._adopted: dict[str, set[Ref]] = {}
         self.trace = QUIET
         self.may_act: Callable[[], bool] = lambda: True  # asked at the last moment; see `election`
 
@@ -122,6 +128,7 @@ class Controller:
     def forget(self, ref: Ref) -> None:
         self._survey.forget(Key(ref.namespace, ref.name))
         self._comparer.forget(ref)
+        self._note_adoption(ref, {"metadata": {}}, "")
         self.provider.forget(ref)
 
     # Looking
@@ -152,12 +159,19 @@ class Controller:
         started = self._clock.now()
         try:
             async with asyncio.timeout(self.provider.deadline):
-                with self.trace.phase("observe", ref), self._working(obj, ref):
-                    state = await self.provider.observe(spec)
+                with self.trace.phase("observe", ref), self._working(obj, ref), CONTAINED:
+                    state: Any = await awaited(self.provider.observe(spec), self.provider, "observe")
                     declared = ABSENT if obj["metadata"].get("deletionTimestamp") else await self._declared(spec)
+                if isinstance(state, Unknown):
+                    return self._unseen(ref, obj, record, state, spec)
                 return await self._seen(ref, obj, record, spec, declared, state, started)
         except Exception as error:
-            return self._unseen(ref, obj, record, Unknown(_reason(error)), spec)
+            return self._unseen(ref, obj, record, Unknown(self.told(error, spec)), spec)
+
+    def told(self, error: BaseException, spec: Any) -> str:
+        """What a failure of the provider says, without the secrets of this spec; None: it could not be read."""
+        found = set(secrets_in(encode(spec), self._secrets)) if self._secrets and spec is not None else ()
+        return told(error, self.provider, found)
 
     def _unseen(self, ref: Ref, obj: Object, record: Record, why: Unknown, spec: Any = None) -> Seen:
         observation = Observation(why, self._clock.now(), source=self.info.kind)
@@ -167,15 +181,17 @@ class Controller:
         self, ref: Ref, obj: Object, record: Record, spec: Any, declared: State, state: Any, started: float
     ) -> Seen:
         now = self._clock.now()
-        observed = state if isinstance(state, Absent) else encode(state)
+        observed = state if isinstance(state, Absent) else self._encoded(state, "observe", "ABSENT, and raises where it cannot tell")
+        target = domain = ""
         unhealthy = foreign = change_set = ""
         harmless, counts = False, True
         parts: Parts | None = None
-        with self.trace.phase("compare", ref), self._working(obj, ref):
+        with self.trace.phase("compare", ref), self._working(obj, ref), CONTAINED:
             identity = "" if isinstance(state, Absent) else self.provider.identity(spec, state)
             last = self.last_applied(record, identity)
             owned = last is not None or isinstance(observed, Absent) or self.provider.adopts or _may_adopt(obj)
-            if isinstance(declared, Absent) and self.provider.leaves(spec):
+            self._note_adoption(ref, obj, "" if isinstance(declared, Absent) else identity)
+            if isinstance(declared, Absent) and (self.provider.leaves(spec) or self._kept_by_another(identity)):
                 last = None  # nothing is taken back
             diff, mark = self._comparer.marked(ref, declared, last, observed)
             if diff and not isinstance(state, Absent):
@@ -185,7 +201,9 @@ class Controller:
                 change_set = self.provider.change_set(spec, diff)
                 parts = self.provider.parts(spec, state)
             elif not diff and not isinstance(state, Absent):
-                unhealthy = await self.provider.unhealthy(spec, state)
+                unhealthy = await self._unhealthy(spec, state)
+            if diff:
+                target, domain = self.provider.target(spec), self.provider.domain(spec)
             if not isinstance(state, Absent):
                 counts = self.provider.counts(spec, state)
         return Seen(
@@ -205,7 +223,41 @@ class Controller:
             counts,
             change_set,
             parts,
+            target,
+            domain,
         )
+
+    def _note_adoption(self, ref: Ref, obj: Object, identity: str) -> None:
+        identity = identity if _may_adopt(obj) else ""
+        before = self._adopters.pop(ref, "")
+        if before:
+            self._adopted[before].discard(ref)
+            if not self._adopted[before]:
+                del self._adopted[before]
+        if identity:
+            self._adopters[ref] = identity
+            self._adopted.setdefault(identity, set()).add(ref)
+
+    def _kept_by_another(self, identity: str) -> bool:
+        """Whether another declaration that lives has taken this very thing over: then it is not taken away with this one."""
+        for ref in self._adopted.get(identity, ()):
+            found = self.get(Key(ref.namespace, ref.name))
+            if found is not None and found["metadata"]["uid"] == ref.uid and "deletionTimestamp" not in found["metadata"] and _may_adopt(found):
+                return True
+        return False
+
+    def _encoded(self, state: Any, method: str, otherwise: str) -> dict[str, Any]:
+        if isinstance(state, Spec):
+            return encode(state)
+        name = type(self.provider).__name__
+        raise Mistake(f"{name}.{method} returned {shown(state)}; it returns a {self.provider.state_type.__name__}, or {otherwise}")
+
+    async def _unhealthy(self, spec: Any, state: Any) -> str:
+        why: Any = await awaited(self.provider.unhealthy(spec, state), self.provider, "unhealthy") or ""
+        if isinstance(why, str):
+            return why
+        name = type(self.provider).__name__
+        raise Mistake(f"{name}.unhealthy returned {shown(why)}; it returns why as a str, which is empty where the thing works")
 
     def last_applied(self, record: Record, identity: str) -> dict[str, Any] | None:
         """What we applied to this very thing; None where it is not one that we made or took over."""
@@ -219,9 +271,9 @@ class Controller:
 
     async def _declared(self, spec: Any) -> dict[str, Any]:
         """What is declared, in the fields that an observation can show."""
-        wanted = await self.provider.wanted(spec)
+        wanted: Any = await awaited(self.provider.wanted(spec), self.provider, "wanted")
         if wanted is not None:
-            return encode(wanted)
+            return self._encoded(wanted, "wanted", "None where the fields of the spec are what is seen")
         return {name: value for name, value in encode(spec).items() if name in self._fields}
 
     def _working(self, obj: Object, ref: Ref, observed: State | None = None) -> Working:
@@ -293,10 +345,11 @@ class Controller:
         with acting, self._working(obj, seen.ref, seen.observation.state) as task:
             try:
                 async with asyncio.timeout(self.provider.takes(seen.spec)):
-                    if seen.diff.op is Op.DELETE:
-                        await self.provider.delete(seen.spec)
-                    else:
-                        await self.provider.apply(seen.spec, seen.diff)
+                    with CONTAINED:
+                        if seen.diff.op is Op.DELETE:
+                            await awaited(self.provider.delete(seen.spec), self.provider, "delete")
+                        else:
+                            await awaited(self.provider.apply(seen.spec, seen.diff), self.provider, "apply")
             except (Moved, Refused):  # nothing was done: the journal is as it was
                 if journaled:
                     await self.write_status(obj, before)
@@ -334,6 +387,8 @@ class Controller:
         if left:
             lines = render(left, self.sensitive)[:SHOWN]
             unseen = acted.diff.op is Op.CREATE and isinstance(after.observation.state, Absent)
+            if left.op is Op.DELETE:
+                raise RuntimeError("it was taken away, but is still there when it is looked at")
             raise (Unseen if unseen else RuntimeError)(f"it was done, but reads back differently: {'; '.join(lines) or left.op}")
         return after
 
@@ -425,9 +480,3 @@ async def _begun(write: Awaitable[Object]) -> Object:
 
 def _may_adopt(obj: Object) -> bool:
     return (obj["metadata"].get("annotations") or {}).get(ADOPT) == "true"
-
-
-def _reason(error: BaseException) -> str:
-    if isinstance(error, TimeoutError) and not str(error):
-        return "it did not answer in time"
-    return str(error) or type(error).__name__

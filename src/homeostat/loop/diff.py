@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
+import msgspec
 import orjson
 
 from homeostat.loop.fleet import Cause, Op
@@ -17,8 +17,7 @@ from homeostat.model.schema import ANY, Schema
 _GO_ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(msgspec.Struct, frozen=True):
     """An item of a list in a path, named as managed fields name it: `k:{"name":"web"}` by its keys, `v:"x"` by its value."""
 
     text: str
@@ -66,8 +65,7 @@ class Who(NamedTuple):
     time: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(msgspec.Struct, frozen=True):
     """One field that has to become another. `old` is what was observed, `new` what it shall be; ABSENT where there is none."""
 
     path: Path
@@ -82,8 +80,7 @@ class Change:
         return "+" if self.old is ABSENT else "-" if self.new is ABSENT else "~"
 
 
-@dataclass(frozen=True, slots=True)
-class Diff:
+class Diff(msgspec.Struct, frozen=True):
     """What would make the world as declared. False where nothing is to be done; `op` and `cause` are None then."""
 
     op: Op | None = None

@@ -14,8 +14,9 @@ import math
 import random
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from homeostat.client import Client, Unreachable
 from homeostat.model.clock import Clock, format_micro_time
@@ -42,8 +43,7 @@ _MOVED = ("Conflict", "AlreadyExists", "NotFound")
 _NEVER = -math.inf
 
 
-@dataclass(frozen=True, slots=True)
-class Timing:
+class Timing(msgspec.Struct, frozen=True):
     """How long what may take, in seconds. `lease`, `deadline` and `retry` are those of Kubernetes' own controllers."""
 
     lease: float = 15.0

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import math
 import random
-from collections.abc import Coroutine, Hashable, Iterable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Coroutine, Hashable, Iterable, Sequence
 from typing import Any
 
 from homeostat.client import Client, Key, Unreachable
@@ -19,6 +19,7 @@ from homeostat.loop.acting import Acting
 from homeostat.loop.children import ComposerController
 from homeostat.loop.compose import Composer
 from homeostat.loop.controller import Controller
+from homeostat.loop.failure import CONTAINED, Mistake, shown
 from homeostat.loop.fleet import Cause, Drift, Fleet, Op, Ref, Verdict
 from homeostat.loop.gating import Gate
 from homeostat.loop.ledger import Ledger
@@ -43,6 +44,8 @@ TURNS_AT_ONCE = 3
 """So often in a row something may be held for another reason than before until its next look waits."""
 TURNS_SECONDS = 60.0
 """After so long without, it is no longer in a row."""
+PASSING = frozenset(("Conflict", "NotFound", "Gone", "Expired", "TooManyRequests", "ServiceUnavailable", "Timeout", "ServerTimeout"))
+"""Why a server refuses what is right, and takes it the next time."""
 
 
 class Engine:
@@ -68,7 +71,7 @@ class Engine:
         self._client = client
         kept = [(provider.controller or Controller)(provider, client, self.clock) for provider in providers]
         composed = [(composer.controller or ComposerController)(composer, client, self.clock) for composer in composers]
-        self.controllers: dict[str, Controller] = {one.name: one for one in (*kept, *composed)}
+        self.controllers: dict[str, Controller] = _by_name([*kept, *composed])
         heard = [one.listener for one in self.controllers.values() if one.listener is not None]
         self.tell, self._trace = Listeners((*listeners, *heard)), Tracing.configured()
         for controller in self.controllers.values():
@@ -96,7 +99,7 @@ class Engine:
     async def start(self) -> None:
         """Makes the kinds known, reads what is declared, and begins the first pass."""
         for kind, controller in self.controllers.items():
-            await controller.provider.open(self._client)
+            await self._open(controller.provider)
             await controller.define()
             controller.declarations.subscribe(self._adder(kind))
             controller.declarations.start()
@@ -108,6 +111,14 @@ class Engine:
         self._spawn(self.passes.forever(self._deciding.settle), "loop passes")
         for kind, controller in self.controllers.items():
             self._spawn(self._follow(kind, controller.provider), f"loop hints {kind}")
+
+    async def _open(self, provider: Provider[Any, Any]) -> None:
+        try:
+            with CONTAINED:
+                await provider.open(self._client)
+        except Exception as error:
+            error.add_note(f"{type(provider).__name__}.open raised it: this loop keeps nothing until that succeeds; open what may be down when it is used")
+            raise
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         task = asyncio.get_running_loop().create_task(work, name=name)
@@ -159,10 +170,14 @@ class Engine:
 
     async def _follow(self, kind: str, provider: Provider[Any, Any]) -> None:
         """Hints only say where to look: where they break off, passes go on looking, and they are taken up again."""
-        while (hints := provider.watch()) is not None:
+        while True:
             try:
-                async for ref in hints:
-                    self.queue.add(Where(kind, Key(ref.namespace, ref.name)), Priority.HINT)
+                with CONTAINED:
+                    async for ref in hints_of(provider):
+                        self.queue.add(Where(kind, Key(ref.namespace, ref.name)), Priority.HINT)
+                return
+            except Mistake as error:
+                log.error("there are no hints of %s: %s", kind, error)
                 return
             except Exception:
                 log.exception("the hints of %s broke off; they are taken up again in %g s", kind, HINTS_AGAIN_SECONDS)
@@ -209,6 +224,8 @@ class Engine:
             except Exception as error:
                 if isinstance(error, Unreachable):
                     log.warning("%s %s waits for the server: %s", where.kind, where.key, error)
+                elif isinstance(error, ApiError) and error.reason not in PASSING:
+                    log.warning("the server refuses what is written for %s %s: %s", where.kind, where.key, error.message)
                 elif not isinstance(error, (ApiError, Moved)):
                     log.exception("%s %s failed", where.kind, where.key)
                 self.queue.retry(where)
@@ -336,3 +353,29 @@ class Engine:
             self.queue.add(where_of(ref), Priority.HINT)
         else:
             self.queue.add_after(where_of(ref), self.gate.backoff(fleet).delay(turns - TURNS_AT_ONCE, self._random))
+
+
+def _by_name(controllers: Sequence[Controller]) -> dict[str, Controller]:
+    """Raises `ValueError` where two keep one kind: they would take turns in undoing what the other did."""
+    found: dict[str, Controller] = {}
+    for one in controllers:
+        if (other := found.setdefault(one.name, one)) is not one:
+            first, second = (f"{type(each.provider).__module__}.{type(each.provider).__qualname__}" for each in (other, one))
+            raise ValueError(f"{one.name} is kept by two: {first} and {second}. Leave one of them out, or give it another kind or group")
+    return found
+
+
+async def hints_of(provider: Provider[Any, Any]) -> AsyncIterator[Ref]:
+    """What `watch` gives. Raises `Mistake` where that is something else than hints."""
+    hints: Any = provider.watch()
+    name = f"{type(provider).__name__}.watch"
+    if hints is None:
+        return
+    if isinstance(hints, Coroutine):
+        hints.close()
+    if not isinstance(hints, AsyncIterable):
+        raise Mistake(f"{name} returned {shown(hints)}; it is to be an `async def` that yields a Ref for each thing to look at")
+    async for ref in hints:
+        if not isinstance(ref, Ref):
+            raise Mistake(f'{name} gave {shown(ref)}; a hint is a Ref, as in Ref(self.info.name, "default", name, uid="")')
+        yield ref

@@ -12,6 +12,8 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
+import msgspec
+
 from homeostat.model.clock import format_time
 
 COMPONENT = "homeostat"
@@ -60,8 +62,7 @@ class Notice(NamedTuple):
     warning: bool = False
 
 
-@dataclass(slots=True)
-class _Seen:
+class _Seen(msgspec.Struct):
     """An event that was written: under which name, and how often it came."""
 
     name: str = ""
@@ -124,12 +125,11 @@ class Recent(Generic[K, V]):
         return found
 
 
-@dataclass(slots=True)
-class _Alike:
+class _Alike(msgspec.Struct):
     """Messages of events that are otherwise the same."""
 
     since: float = 0.0
-    messages: set[str] = field(default_factory=set)
+    messages: set[str] = msgspec.field(default_factory=set)
 
 
 class Correlator:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
 
 from homeostat.loop.breaker import Breaker, BreakerPolicy, Circuit, Permit
 
@@ -81,8 +83,7 @@ class Parts(NamedTuple):
     lost: int = 0
 
 
-@dataclass(slots=True)
-class Drift:
+class Drift(msgspec.Struct):
     """One line of the ledger: an open difference between declared and observed.
 
     `made_from` ties an action to what it was decided on (declared generation, last applied, observed state): if any of
@@ -151,8 +152,7 @@ PASSING = frozenset(("cap", "canary", "domain", "backoff", "wave"))
 """Guards whose holds pass by themselves, unless they name a plan."""
 
 
-@dataclass(frozen=True, slots=True)
-class Hold:
+class Hold(msgspec.Struct, frozen=True):
     """Why a difference is not acted on now, in words for people, and when to look again (0: when something changes)."""
 
     guard: str
@@ -167,8 +167,7 @@ class Hold:
         return self.guard in PASSING and not (self.plan or self.lasts)
 
 
-@dataclass(frozen=True, slots=True)
-class Halt:
+class Halt(msgspec.Struct, frozen=True):
     """A guard closed the gate: for the existing things of the whole fleet, or for one change set.
 
     It ends by a fix, or by an approval of exactly this plan.
@@ -183,8 +182,7 @@ class Halt:
     calm: int = -1  # how many passes had begun when its cause was first seen gone; -1: it is still there
 
 
-@dataclass(frozen=True, slots=True)
-class Return:
+class Return(msgspec.Struct, frozen=True):
     """A change set failed and its policy wants the last good revision back. `guards.returning` writes it, as a change set of
     its own."""
 
@@ -215,8 +213,7 @@ class Acted(NamedTuple):
     approved: bool = False
 
 
-@dataclass(slots=True)
-class Wave:
+class Wave(msgspec.Struct):
     """What is acted on together. It ends when all of it was read back and is healthy; then the next begins.
 
     Only what existed before is in it: creations harm nothing, and nobody waits for them.
@@ -224,11 +221,11 @@ class Wave:
 
     number: int
     change_set: str
-    members: dict[Ref, Acted] = field(default_factory=dict)
-    verified: set[Ref] = field(default_factory=set)
-    failed: set[Ref] = field(default_factory=set)
+    members: dict[Ref, Acted] = msgspec.field(default_factory=dict)
+    verified: set[Ref] = msgspec.field(default_factory=set)
+    failed: set[Ref] = msgspec.field(default_factory=set)
     started: float = 0.0
-    behind: dict[Ref, Acted] = field(default_factory=dict)  # verified in the waves of this change set before
+    behind: dict[Ref, Acted] = msgspec.field(default_factory=dict)  # verified in the waves of this change set before
 
     @property
     def done(self) -> bool:
@@ -263,8 +260,7 @@ ENDED_KEPT = 64
 """Waves that are over, of each fleet."""
 
 
-@dataclass(slots=True)
-class Fleet:
+class Fleet(msgspec.Struct):
     """Everything one policy selects, as the guards see it.
 
     Guards only read it. It changes by what the engine reports: `take` a verdict, `begin` an action, `verified`, `failed`,
@@ -273,32 +269,32 @@ class Fleet:
 
     name: str
     size: int  # resources that exist, or should; those `aside` are not counted
-    drifts: dict[Ref, Drift] = field(default_factory=dict)
-    aside: set[Ref] = field(default_factory=set)  # declared, and not among those that exist at present
-    unknown: dict[Ref, str] = field(default_factory=dict)  # unreadable, and why
-    unhealthy: dict[Ref, str] = field(default_factory=dict)  # as declared and not at work; by which change set
-    in_doubt: set[Ref] = field(default_factory=set)  # repaired by a loop that ended before it was seen well, and not well since
-    waves: dict[str, Wave] = field(
+    drifts: dict[Ref, Drift] = msgspec.field(default_factory=dict)
+    aside: set[Ref] = msgspec.field(default_factory=set)  # declared, and not among those that exist at present
+    unknown: dict[Ref, str] = msgspec.field(default_factory=dict)  # unreadable, and why
+    unhealthy: dict[Ref, str] = msgspec.field(default_factory=dict)  # as declared and not at work; by which change set
+    in_doubt: set[Ref] = msgspec.field(default_factory=set)  # repaired by a loop that ended before it was seen well, and not well since
+    waves: dict[str, Wave] = msgspec.field(
         default_factory=dict
     )  # under way or failed, by change set; drift of reality under ""
-    passed: dict[str, Wave] = field(
+    passed: dict[str, Wave] = msgspec.field(
         default_factory=dict
     )  # the last wave that ended well, by change set, till a pass is done
-    moving: dict[Ref, str] = field(default_factory=dict)  # not as declared, and its labels lead to another fleet; which
-    ended: deque[Ended] = field(default_factory=lambda: deque(maxlen=ENDED_KEPT))  # of change sets, the last last
-    halts: dict[str, Halt] = field(default_factory=dict)  # by guard and what it is about
+    moving: dict[Ref, str] = msgspec.field(default_factory=dict)  # not as declared, and its labels lead to another fleet; which
+    ended: deque[Ended] = msgspec.field(default_factory=lambda: deque(maxlen=ENDED_KEPT))  # of change sets, the last last
+    halts: dict[str, Halt] = msgspec.field(default_factory=dict)  # by guard and what it is about
     approvals: frozenset[str] = frozenset()  # plan hashes that a person approved, each good once
-    grants: dict[str, Grant] = field(default_factory=dict)  # what is left of the approvals that change sets carry
+    grants: dict[str, Grant] = msgspec.field(default_factory=dict)  # what is left of the approvals that change sets carry
     shown_at: float = 0.0  # when something that was lost was last made again, and could be seen
-    gathering: Mapping[str, float] = field(default_factory=dict)  # change sets still coming in, and how long they are awaited
-    returned: Mapping[str, Taken] = field(default_factory=dict)  # change sets whose return was asked for; the gate's to say
-    interrupted: Mapping[str, float] = field(default_factory=dict)  # change sets whose wave a crash cut off, and when it began; the gate's to say
+    gathering: Mapping[str, float] = msgspec.field(default_factory=dict)  # change sets still coming in, and how long they are awaited
+    returned: Mapping[str, Taken] = msgspec.field(default_factory=dict)  # change sets whose return was asked for; the gate's to say
+    interrupted: Mapping[str, float] = msgspec.field(default_factory=dict)  # change sets whose wave a crash cut off, and when it began; the gate's to say
     domains_busy: frozenset[str] = frozenset()  # fault domains that something else is at work in
-    breakers: dict[str, Breaker] = field(default_factory=dict)  # by target, of those that failed and did not work since
-    limits: BreakerPolicy = field(default_factory=BreakerPolicy)  # when they open; the gate's to say
+    breakers: dict[str, Breaker] = msgspec.field(default_factory=dict)  # by target, of those that failed and did not work since
+    limits: BreakerPolicy = msgspec.field(default_factory=BreakerPolicy)  # when they open; the gate's to say
     invariants: tuple[Invariant, ...] = ()  # the gate's to say, as is `health`
     health: tuple[Health, ...] = ()
-    observed: dict[Ref, State] = field(default_factory=dict)  # what exists, for invariants; empty where there are none
+    observed: dict[Ref, State] = msgspec.field(default_factory=dict)  # what exists, for invariants; empty where there are none
     stock_since: int = 0  # how many passes had begun when `observed` began to be kept
     passes_begun: int = 0
     passes_done: int = 0  # full looks at every resource, the first one after a start included
@@ -436,18 +432,17 @@ class Fleet:
             self.ended.append(Ended(wave.change_set, wave.number, len(wave.members), len(wave.verified), len(wave.failed), wave.started))
 
 
-@dataclass(slots=True)
-class Verdict:
+class Verdict(msgspec.Struct):
     """What may be done now, what not and why, and which halts stand after this look."""
 
-    allowed: list[Drift] = field(default_factory=list)
-    held: dict[Ref, Hold] = field(default_factory=dict)
-    halts: dict[str, Halt] = field(default_factory=dict)
-    returns: list[Return] = field(default_factory=list)  # change sets to bring back to their last good revision
-    approved: set[Ref] = field(default_factory=set)  # what an approval was used for in this look
-    used: set[str] = field(default_factory=set)  # plan hashes of approvals that are used up by it
-    grants: dict[str, Grant] = field(default_factory=dict)  # what is left of the approvals of change sets
-    forgiven: set[str] = field(default_factory=set)  # change sets that a person lets go on in spite of their failures
+    allowed: list[Drift] = msgspec.field(default_factory=list)
+    held: dict[Ref, Hold] = msgspec.field(default_factory=dict)
+    halts: dict[str, Halt] = msgspec.field(default_factory=dict)
+    returns: list[Return] = msgspec.field(default_factory=list)  # change sets to bring back to their last good revision
+    approved: set[Ref] = msgspec.field(default_factory=set)  # what an approval was used for in this look
+    used: set[str] = msgspec.field(default_factory=set)  # plan hashes of approvals that are used up by it
+    grants: dict[str, Grant] = msgspec.field(default_factory=dict)  # what is left of the approvals of change sets
+    forgiven: set[str] = msgspec.field(default_factory=set)  # change sets that a person lets go on in spite of their failures
 
     def hold(self, drifts: Iterable[Drift], guard: str, reason: str, until: float = 0.0, plan: str = "") -> None:
         """Takes these out of what is allowed."""

@@ -15,9 +15,11 @@ replicas in proportion to a load there is `scaling.Proportion`.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Generic, NamedTuple, TypeVar
+
+import msgspec
+from msgspec.structs import replace
 
 from homeostat.loop.observation import Unknown
 from homeostat.loop.readings import Metric, Reading, usable
@@ -37,8 +39,7 @@ class Decision(NamedTuple, Generic[S, V]):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(msgspec.Struct, frozen=True):
     """The least and the most an output may be."""
 
     low: float
@@ -75,16 +76,14 @@ class Sense(StrEnum):
 # On and off
 
 
-@dataclass(frozen=True, slots=True)
-class Switch:
+class Switch(msgspec.Struct, frozen=True):
     """Whether it is on, and since when; None where it never moved."""
 
     on: bool = False
     since: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class OnOff:
+class OnOff(msgspec.Struct, frozen=True):
     """On at one threshold, off at the other; between them it stays as it is (hysteresis).
 
     With `Sense.LOWERS` (a fan) it goes on at `high` and off at `low`; with `Sense.RAISES` (a heater) the other way round.
@@ -124,16 +123,14 @@ class OnOff:
 # By steps
 
 
-@dataclass(frozen=True, slots=True)
-class Steps:
+class Steps(msgspec.Struct, frozen=True):
     """Where a stepped output stands, and when it last moved; None where it never did."""
 
     output: float
     moved: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(msgspec.Struct, frozen=True):
     """Moves the output by a fixed step when the measurement leaves the band around its target, then rests.
 
     The rest is counted from the last step in either direction, so that a step shows its effect before the next.
@@ -181,8 +178,7 @@ class Step:
 # Smoothly
 
 
-@dataclass(frozen=True, slots=True)
-class Loop:
+class Loop(msgspec.Struct, frozen=True):
     """What a PID loop remembers. `integral` and `slope` are in units of the output: they mean the same under other gains."""
 
     output: float
@@ -201,8 +197,7 @@ class Loop:
         return cls(output, output)
 
 
-@dataclass(frozen=True, slots=True)
-class PID:
+class PID(msgspec.Struct, frozen=True):
     """Follows a set point: proportional to the error, to its sum over time, and against the slope of the measurement.
 
     It does not wind up: while the output is held back, by a limit or by `slew`, the integral does not grow further that

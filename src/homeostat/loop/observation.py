@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias, final
 
+import msgspec
+
 
 @final
 class Absent:
@@ -47,8 +49,7 @@ State: TypeAlias = Mapping[str, Any] | Absent
 """What a successful read gives: the state as JSON has it, or that there is none."""
 
 
-@dataclass(slots=True)
-class Observation:
+class Observation(msgspec.Struct):
     """One look at one thing. `at` is when the look ended (wall seconds), `took` how long it was (seconds), `source` who looked."""
 
     state: State | Unknown

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+import msgspec
 import orjson
 from xxhash import xxh3_128_hexdigest
 
@@ -25,8 +25,7 @@ FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
 """Finalizers by which a parent that is deleted waits for its children to go, or to be let go of."""
 
 
-@dataclass(slots=True)
-class Parent:
+class Parent(msgspec.Struct):
     """What is known of one parent: which of its children are declared, and what is the matter with it."""
 
     key: Key
@@ -34,9 +33,9 @@ class Parent:
     gone: bool = False  # it wants no children: those that it had go, one stage after the other
     heard: int = 0  # which state of it was last looked at, its status left out
     mark: Any = None  # of what was composed: all of the parent but its status
-    wanted: dict[Child, Object] = field(default_factory=dict)
-    order: list[list[Child]] = field(default_factory=list)
-    declared: dict[Child, Key] = field(default_factory=dict)
+    wanted: dict[Child, Object] = msgspec.field(default_factory=dict)
+    order: list[list[Child]] = msgspec.field(default_factory=list)
+    declared: dict[Child, Key] = msgspec.field(default_factory=dict)
     waiting: int = 0  # those whose stage has not come
     problem: str = ""
     composed_at: float = 0.0  # on the clock of the event loop
@@ -178,10 +177,11 @@ def _name(child: Object) -> str:
 def _held(children: Sequence[Object]) -> list[Object]:
     """Those that wait for a person; none while another is being made as declared, or will be by itself."""
     open_ = [child for child in children if not child_is(child, "Ready")]  # what is only to go later is as it should be till then
-    return open_ if all(map(_waits_for_a_person, open_)) else []
+    return open_ if all(map(waits_for_a_person, open_)) else []
 
 
-def _waits_for_a_person(child: Object) -> bool:
+def waits_for_a_person(child: Object) -> bool:
+    """Whether a guard holds a child until a person does something; what only waits for its turn in a wave is on its way."""
     said = find_condition(child, "Progressing") or {}
     return said.get("reason") == "Held" and said.get("observedGeneration") == child["metadata"]["generation"]
 

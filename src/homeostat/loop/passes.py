@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+
+import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class PassPolicy:
+class PassPolicy(msgspec.Struct, frozen=True):
     """How often everything is looked at, whether or not anything was heard of it."""
 
     every: float = 60.0

@@ -11,8 +11,10 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
 from enum import StrEnum
+
+import msgspec
+from msgspec.structs import replace
 
 
 class Outcome(StrEnum):
@@ -23,8 +25,7 @@ class Outcome(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(msgspec.Struct, frozen=True):
     """One look, and what there is to say about it."""
 
     outcome: Outcome
@@ -46,8 +47,7 @@ class Verdict(StrEnum):
 _BELIEF = {Outcome.PASSED: Verdict.PASSING, Outcome.FAILED: Verdict.FAILING, Outcome.UNKNOWN: Verdict.UNKNOWN}
 
 
-@dataclass(frozen=True, slots=True)
-class ProbePolicy:
+class ProbePolicy(msgspec.Struct, frozen=True):
     """When to look, and how often until it is believed. The defaults are those of Kubernetes; seconds throughout."""
 
     initial_delay: float = 0.0
@@ -71,8 +71,7 @@ class ProbePolicy:
         return self.success_threshold if outcome is Outcome.PASSED else self.failure_threshold
 
 
-@dataclass(frozen=True, slots=True)
-class ProbeState:
+class ProbeState(msgspec.Struct, frozen=True):
     """What is believed of a thing, and on what grounds. Times are wall seconds."""
 
     verdict: Verdict = Verdict.UNKNOWN

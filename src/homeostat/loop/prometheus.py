@@ -14,9 +14,10 @@ import math
 import re
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from homeostat.loop.observation import Unknown
 from homeostat.loop.readings import Metric, Reading
@@ -55,8 +56,7 @@ class BadText(ValueError):
     """A page that is no Prometheus text."""
 
 
-@dataclass(frozen=True, slots=True)
-class Matcher:
+class Matcher(msgspec.Struct, frozen=True):
     """One condition on a label, as PromQL has it: `=`, `!=`, `=~`, `!~`. A label that is not there is empty.
 
     Patterns are RE2, and must fit the whole value.
@@ -85,8 +85,7 @@ class Matcher:
         return lambda value: (pattern.fullmatch(value) is not None) == wanted
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
+class Query(msgspec.Struct, frozen=True):
     """Which series to read, and what they come to together."""
 
     name: str

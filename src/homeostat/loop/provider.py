@@ -13,11 +13,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, cast, get_args, get_origin
+
+import msgspec
 
 from homeostat.client import Client
 from homeostat.loop.diff import Diff
+from homeostat.loop.failure import Mistake, NoKind, check_type
 from homeostat.loop.fleet import Parts, Ref
 from homeostat.loop.observation import Absent, State, Unknown
 from homeostat.model.kinds import Column, KindInfo, Spec
@@ -43,8 +45,7 @@ class Refused(Exception):
     """
 
 
-@dataclass(slots=True)
-class Task:
+class Task(msgspec.Struct):
     """For whom a provider works at this moment; `current()` gives it inside `observe`, `apply` and `delete`.
 
     `key` is the same for every try of one creation: hand it to the other side, and nothing is made twice. `identity` is what
@@ -62,9 +63,9 @@ class Task:
     """What was made true last; None where nothing was."""
     observed: State | None = None
     """While acting: the state that this was decided on."""
-    shown: Mapping[str, Any] = field(default_factory=dict)
+    shown: Mapping[str, Any] = msgspec.field(default_factory=dict)
     """What the status shows of the state, by `Provider.shown`, as it was written last: after a restart, what was seen before it."""
-    kept: dict[str, Any] = field(default_factory=dict)
+    kept: dict[str, Any] = msgspec.field(default_factory=dict)
     """What a provider notes of its work, such as what it made itself. Notes made while acting stay, in the status, where all may read."""
 
 
@@ -116,10 +117,11 @@ class Provider(Generic[SpecT, StateT]):
     `adopts=True` is for what is always somebody else's, such as the number of replicas of a target: naming it is enough to act on it.
 
     Fields of the state that the spec has too, by name, are compared; a field of the spec that the state lacks cannot be seen and
-    is only written.
+    is only written along with others: a change of it alone does nothing. Where it should, say by `wanted` how it is seen, such as by a
+    digest that `apply` leaves on the thing.
     """
 
-    info: ClassVar[KindInfo]
+    info: ClassVar[KindInfo] = cast(KindInfo, NoKind())
     state_type: ClassVar[type[Spec]]
     deadline: ClassVar[float] = DEADLINE
     shown: ClassVar[tuple[str, ...]] = ()
@@ -151,8 +153,11 @@ class Provider(Generic[SpecT, StateT]):
     ) -> None:
         super().__init_subclass__(**options)
         types = _types(cls)
+        if types is None and group:
+            raise TypeError(f"{cls.__name__}: name its types, as in class {cls.__name__}(Provider[ItsSpec, ItsState], group={group!r})")
         if types is None or not group:
             return  # a class in between: the kind is declared further down
+        _check(cls, *types, shown)
         cls.state_type, cls.shown, cls.contested, cls.adopts = types[1], shown, contested, adopts
         cls.info = KindInfo(
             group=group,
@@ -180,7 +185,7 @@ class Provider(Generic[SpecT, StateT]):
 
     async def observe(self, spec: SpecT) -> StateT | Absent:
         """What is there now. Raise where it cannot be told: a failed read is unknown, never absent."""
-        raise NotImplementedError
+        raise Mistake(f"{type(self).__name__} has no `observe`: nothing of it can be seen")
 
     async def wanted(self, spec: SpecT) -> StateT | None:
         """What an observation will show once the spec is true; None, as here, where it shows the fields of the spec themselves.
@@ -192,11 +197,11 @@ class Provider(Generic[SpecT, StateT]):
 
     async def apply(self, spec: SpecT, diff: Diff) -> None:
         """Makes it so. May be called again after a crash with the same spec: must be idempotent."""
-        raise NotImplementedError
+        raise Mistake(f"{type(self).__name__} has no `apply`: nothing can be made or changed by it")
 
     async def delete(self, spec: SpecT) -> None:
         """Takes it away. Fine if it is gone already."""
-        raise NotImplementedError
+        raise Mistake(f"{type(self).__name__} has no `delete`: nothing can be taken away by it")
 
     async def observe_all(self, specs: Mapping[Ref, SpecT]) -> Mapping[Ref, StateT | Absent | Unknown]:
         """The whole fleet in one call, where the other side can. What the answer leaves out is unknown."""
@@ -305,6 +310,20 @@ def _types(cls: type) -> tuple[type[Spec], type[Spec]] | None:
     for base in getattr(cls, "__orig_bases__", ()):
         if get_origin(base) is Provider:
             spec, state = get_args(base)
-            if isinstance(spec, type) and isinstance(state, type):
+            if not (isinstance(spec, TypeVar) or isinstance(state, TypeVar)):
                 return cast(tuple[type[Spec], type[Spec]], (spec, state))
     return None
+
+
+def _check(cls: type[Provider[Any, Any]], spec: type[Spec], state: type[Spec], shown: tuple[str, ...]) -> None:
+    """TypeError where a class cannot do what it says."""
+    check_type(cls, spec, "spec")
+    check_type(cls, state, "state")
+    declared, seen = set(spec.__struct_encode_fields__), set(state.__struct_encode_fields__)
+    if unknown := sorted(set(shown) - seen):
+        raise TypeError(f"{cls.__name__}: `shown` names {', '.join(unknown)}, and {state.__name__} has only {', '.join(sorted(seen))}")
+    if declared and seen and not cls.translates() and not declared & seen:
+        raise TypeError(
+            f"{cls.__name__}: no field of {state.__name__} ({', '.join(sorted(seen))}) is one of {spec.__name__} ({', '.join(sorted(declared))}), so nothing could"
+            " ever differ: name what is compared alike in both, or say by `wanted` what will be seen"
+        )

@@ -27,9 +27,10 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
+
+import msgspec
 
 from homeostat.loop.alarms import Alarms
 from homeostat.loop.lanes import Lanes
@@ -53,8 +54,7 @@ WEIGHTS = (16, 4, 1)
 """Of 21 keys taken while there are enough of all, so many are of each priority, in their order."""
 
 
-@dataclass(frozen=True, slots=True)
-class Backoff:
+class Backoff(msgspec.Struct, frozen=True):
     """How long a key waits after its failures: a random time up to `first` × `factor` ^ (failures - 1), at most `most`.
 
     The whole range is drawn from (full jitter), so that a thousand keys that failed together do not come back together.
@@ -122,8 +122,7 @@ class Standing(NamedTuple):
     failures: int
 
 
-@dataclass(slots=True)
-class _Work:
+class _Work(msgspec.Struct):
     started: float
     priority: Priority
     again: Priority | None = None

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Protocol, TypeAlias
+
+import msgspec
 
 from homeostat.loop.observation import Unknown
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(msgspec.Struct, frozen=True):
     """A number that was measured, and when (seconds, wall clock)."""
 
     value: float

@@ -7,8 +7,9 @@ before an action and taken away after it, so that whoever finds one knows that t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from homeostat.loop.fleet import Cause, Drift, Op, Ref
 from homeostat.model.clock import format_time, parse_time
@@ -17,8 +18,7 @@ REVERSALS_KEPT = 10
 PATHS_KEPT = 20
 
 
-@dataclass(slots=True)
-class Intent:
+class Intent(msgspec.Struct):
     """An action that was begun."""
 
     op: Op
@@ -35,8 +35,7 @@ def journal_of(status: Mapping[str, Any]) -> list[Any]:
     return [status.get(name) for name in ("lastApplied", "identity", "intent")]
 
 
-@dataclass(slots=True)
-class Record:
+class Record(msgspec.Struct):
     """The part of a status that the loop itself reads back."""
 
     last_applied: dict[str, Any] | None = None

@@ -11,6 +11,7 @@ from itertools import chain
 from typing import Any, Protocol
 
 from homeostat.loop.controller import Controller
+from homeostat.loop.failure import told
 from homeostat.loop.members import Where
 from homeostat.loop.passes import PassPolicy, first_pass, next_pass
 from homeostat.loop.queue import Priority, WorkQueue
@@ -123,7 +124,7 @@ class Rounds:
         try:
             calm = await controller.unmoved([where.key for where in wheres], first=not self.done)
         except Exception as error:
-            log.warning("%s cannot be looked at together, and are one by one: %s", controller.name, error)
+            log.warning("%s cannot be looked at together, and are one by one: %s", controller.name, told(error, controller.provider))
             calm = set()
         for number, where in enumerate(wheres):
             if where.key in calm and self._who.is_calm(controller, where, anew=anew):

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from operator import gt, lt
 from typing import NamedTuple, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
 
 from homeostat.loop.laws import Decision
 from homeostat.loop.observation import Unknown
@@ -39,8 +41,7 @@ def whole(count: float) -> int:
     return math.ceil(min(max(count, 0.0), 2.0**53) - _GRAIN)
 
 
-@dataclass(frozen=True, slots=True)
-class Proportion:
+class Proportion(msgspec.Struct, frozen=True):
     """As many replicas as bring a metric to its target: of each replica, or with `total` of all together, divided among them."""
 
     target: float
@@ -68,8 +69,7 @@ class Proportion:
         return Demand(whole(needed), f"{why}: {whole(needed)} replicas")
 
 
-@dataclass(frozen=True, slots=True)
-class Pace:
+class Pace(msgspec.Struct, frozen=True):
     """How fast replicas change in one direction."""
 
     window: float
@@ -88,8 +88,7 @@ class Pace:
         return max(self.count, math.ceil(max(start, 1) * self.percent / 100 - _GRAIN))
 
 
-@dataclass(frozen=True, slots=True)
-class Scaled:
+class Scaled(msgspec.Struct, frozen=True):
     """What is remembered: recommendations as far as they can still matter, and the changes that were seen."""
 
     highs: tuple[Mark, ...] = ()
@@ -103,8 +102,7 @@ class Scaled:
     """When they last changed; None where they never did."""
 
 
-@dataclass(frozen=True, slots=True)
-class Scaling:
+class Scaling(msgspec.Struct, frozen=True):
     """How many replicas there should be, within limits, with a window and a pace for each direction."""
 
     most: int

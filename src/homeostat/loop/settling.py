@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from homeostat.loop.fleet import Fleet
 
@@ -14,8 +15,7 @@ SETTLE_MOST = 2.0
 """After so long since the first look it is made, whatever else comes."""
 
 
-@dataclass(slots=True)
-class _Wish:
+class _Wish(msgspec.Struct):
     fleet: Fleet
     timer: asyncio.TimerHandle
     rings: float  # when the timer does, which may be earlier than `due`: a look need not move it

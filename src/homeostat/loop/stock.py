@@ -12,8 +12,9 @@ stands as it was last seen, or as we last made it; and so does the `spec` of wha
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from homeostat.loop.controller import Controller, Seen
 from homeostat.loop.fleet import Cause, Fleet, State

@@ -17,10 +17,11 @@ from xxhash import xxh3_128_digest
 
 from homeostat.client import Key, Packed
 from homeostat.loop.declarations import Declarations, Followed, Object
+from homeostat.loop.failure import CONTAINED, Mistake, awaited, shown
 from homeostat.loop.fleet import Ref
 from homeostat.loop.observation import Absent, Unknown
 from homeostat.loop.provider import Provider
-from homeostat.model.kinds import InvalidSpec, decode, encode
+from homeostat.model.kinds import InvalidSpec, Spec, decode, encode
 
 BATCH = 1000
 """How many resources go to one `observe_all`."""
@@ -64,7 +65,8 @@ class Survey:
         specs = {ref: self._spec(one) for ref, one in packed.items()}
         known = {ref: spec for ref, spec in specs.items() if spec is not None}
         async with asyncio.timeout(self._provider.deadline):
-            states = await self._provider.observe_all(known)
+            with CONTAINED:
+                states = self._checked(await awaited(self._provider.observe_all(known), self._provider, "observe_all"))
         for ref, spec in known.items():
             state = states.get(ref)
             if state is None or isinstance(state, Unknown | Absent):
@@ -80,6 +82,18 @@ class Survey:
             if self._digest(one.revision, declared, encode(state)) == self._settled.get(one.key):
                 found.add(one.key)
         await asyncio.sleep(0)  # others have their turn between two batches
+
+    def _checked(self, states: Any) -> Mapping[Ref, Any]:
+        """Raises `Mistake` where what `observe_all` returned are no states."""
+        name = f"{type(self._provider).__name__}.observe_all"
+        if not isinstance(states, Mapping):
+            raise Mistake(f"{name} returned {shown(states)}; it returns a mapping from the Refs that it was given to their states")
+        for ref, state in states.items():
+            if not isinstance(ref, Ref):
+                raise Mistake(f"{name} returned a mapping with {shown(ref)} as a key; the keys are the Refs that it was given")
+            if not isinstance(state, (Spec, Absent, Unknown)):
+                raise Mistake(f"{name} returned {shown(state)} for {ref.name}; it returns a {self._provider.state_type.__name__}, ABSENT or Unknown(why)")
+        return states
 
     def _candidates(self, keys: Sequence[Key], declarations: Followed) -> Iterator[tuple[Ref, Packed]]:
         for key in keys:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from homeostat.loop.diff import Change, Diff, Item, Path, Who
 from homeostat.loop.fleet import Cause

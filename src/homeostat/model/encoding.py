@@ -40,6 +40,10 @@ _TAG_NAMES = ("str", "int", "float", "bool", "null", "seq", "map", "timestamp")
 _TAGS = {f"tag:yaml.org,2002:{name}": name for name in _TAG_NAMES}
 
 
+_GZIP = b"\x1f\x8b"
+_COMPRESSED = "the body is compressed by gzip, which is not read here; send it plain"
+
+
 class Malformed(ValueError):
     """The bytes are not what they should be; the message says where and why."""
 
@@ -58,6 +62,8 @@ def decode_json(body: bytes) -> tuple[Any, list[str]]:
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
+        if body.startswith(_GZIP):
+            raise Malformed(f"invalid character '\\x1f' looking for beginning of value: {_COMPRESSED}") from None
         unfinished = not body or error.msg.startswith("unexpected end")
         raise Malformed("unexpected end of JSON input" if unfinished else str(error)) from None
     if body.count(b"{") + body.count(b"[") > MAX_DEPTH:
@@ -212,6 +218,8 @@ def _documents(body: bytes) -> Iterator[_Document]:
     try:
         text = body.decode()
     except UnicodeDecodeError as error:
+        if body.startswith(_GZIP):
+            raise Malformed(f"control characters are not allowed: {_COMPRESSED}") from None
         raise Malformed(f"invalid UTF-8 at byte {error.start}") from None
     try:
         yield from _build(yaml.parse(text, Loader=yaml.CSafeLoader))

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import orjson
 
 UNSET: Any = type("Unset", (), {"__repr__": lambda _: "UNSET", "__bool__": lambda _: False})()
 
 
-@dataclass(frozen=True, slots=True)
-class FieldError:
+class FieldError(msgspec.Struct, frozen=True):
     """One thing wrong with one field, worded as kube-apiserver words it.
 
     `reason` is the machine's word (`FieldValueInvalid`), `path` the field (`spec.containers[0].name`).
@@ -144,6 +143,12 @@ class ApiError(Exception):
         return body
 
 
+class Denied(ApiError):
+    """An admission policy refuses. `summary` says which one, without what it says of the object."""
+
+    summary = ""
+
+
 def _qualified(group: str, resource: str) -> str:
     return f"{resource}.{group}" if group else resource
 
@@ -246,5 +251,5 @@ def unavailable(message: str) -> ApiError:
 
 
 def insufficient_storage(message: str) -> ApiError:
-    """507: the disk is full."""
+    """507: the disk is full, or takes no writes."""
     return ApiError(507, "InsufficientStorage", message)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from homeostat.model.errors import ApiError, FieldError, bad_request, show
 from homeostat.model.names import label_errors, label_value_problems, qualified_name_problems
@@ -33,8 +34,7 @@ _END = ""
 _INTEGER = re.compile(r"[+-]?[0-9]+").fullmatch
 
 
-@dataclass(frozen=True, slots=True)
-class Requirement:
+class Requirement(msgspec.Struct, frozen=True):
     """One condition on one label or field. `values` is sorted; empty for `exists` and `!`."""
 
     key: str

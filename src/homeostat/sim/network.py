@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Protocol
 from urllib.parse import parse_qsl, urlencode
 
+import msgspec
 import orjson
 
 from homeostat.client.transport import Answer, Headers, Unreachable
@@ -22,8 +22,7 @@ from homeostat.model.protocol import INITIAL_EVENTS_END
 from homeostat.sim.server import Server
 
 
-@dataclass(frozen=True, slots=True)
-class Weather:
+class Weather(msgspec.Struct, frozen=True):
     """How bad the way is: each a chance from 0 to 1, or seconds. The default is a fine day."""
 
     late: float = 0.0

@@ -24,9 +24,10 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import product
 from typing import Any
+
+import msgspec
 
 from homeostat.client import Client, Unreachable
 from homeostat.guards.gate import PolicyGate
@@ -53,8 +54,7 @@ _READS = ("observe", "observe_all")
 _APPROVAL = ("homeostat.dev/v1alpha1", "Approval")
 
 
-@dataclass(frozen=True, slots=True)
-class Play:
+class Play(msgspec.Struct, frozen=True):
     """What goes through a storm. Make all of it anew for each seed, the world that the provider acts on included."""
 
     keeps: Callable[[], Sequence[Provider[Any, Any] | Composer[Any]]]

@@ -7,8 +7,9 @@ import hashlib
 import random
 import traceback
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from typing import Any, Protocol
+
+import msgspec
 
 from homeostat.sim.house import House
 from homeostat.sim.loop import MOST_TURNS, SimLoop
@@ -16,13 +17,12 @@ from homeostat.sim.server import template
 from homeostat.sim.storm import CALM_SECONDS, Storm, Weathering, draw
 
 
-@dataclass(slots=True)
-class Report:
+class Report(msgspec.Struct):
     """What became of a seed."""
 
     seed: int
     storm: Storm
-    wrongs: list[str] = field(default_factory=list)
+    wrongs: list[str] = msgspec.field(default_factory=list)
     calm_after: float | None = None
     """Seconds from the end of the storm until all was as declared."""
     seconds: float = 0.0

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+import msgspec
 
 from homeostat.loop.fleet import Op
 from homeostat.model.protocol import CHANGE_SET
@@ -36,8 +37,7 @@ class Death(NamedTuple):
         return f"{self.who}:{self.steps}"
 
 
-@dataclass(frozen=True, slots=True)
-class Story:
+class Story(msgspec.Struct, frozen=True):
     """`play` does what people do; `wrong` says at the end what should not have come of it."""
 
     name: str

@@ -9,9 +9,9 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import orjson
 
 from homeostat.model.clock import format_time
@@ -35,8 +35,7 @@ QUIET_SECONDS = 200.0
 """How long nothing at all may be written then: three passes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Storm:
+class Storm(msgspec.Struct, frozen=True):
     """What a seed draws."""
 
     seconds: float

@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Protocol
 
+import msgspec
 from msgspec import Meta
+from msgspec.structs import replace
 
 from homeostat.loop.diff import Diff, Who
 from homeostat.loop.fleet import Op
@@ -43,8 +44,7 @@ class ThingState(Spec):
     size: int
 
 
-@dataclass(slots=True)
-class Thing:
+class Thing(msgspec.Struct):
     """A thing that was made. `owner` is the uid of the resource it was made for; empty: somebody else's."""
 
     name: str
@@ -55,8 +55,7 @@ class Thing:
     """Who else changed it last; empty: nobody did since we."""
 
 
-@dataclass(frozen=True, slots=True)
-class Trouble:
+class Trouble(msgspec.Struct, frozen=True):
     """How the world fails: chances from 0 to 1, and seconds."""
 
     slow: float = 0.0
@@ -84,8 +83,7 @@ class Watcher(Protocol):
     def failed(self, name: str) -> None: ...
 
 
-@dataclass(slots=True)
-class Call:
+class Call(msgspec.Struct):
     """A call that changes the world."""
 
     at: float
@@ -95,28 +93,27 @@ class Call:
     done: bool = False
 
 
-@dataclass(slots=True)
-class World:
+class World(msgspec.Struct):
     """All things, by name. One name may have several, which is always wrong."""
 
     source: random.Random
     cap: int = 1_000_000
     trouble: Trouble = NONE
-    things: dict[str, list[Thing]] = field(default_factory=dict)
-    calls: list[Call] = field(default_factory=list)
-    wrongs: list[str] = field(default_factory=list)
+    things: dict[str, list[Thing]] = msgspec.field(default_factory=dict)
+    calls: list[Call] = msgspec.field(default_factory=list)
+    wrongs: list[str] = msgspec.field(default_factory=list)
     watcher: Watcher | None = None
-    declared: dict[str, list[tuple[float, str, Fields | None]]] = field(default_factory=dict)
+    declared: dict[str, list[tuple[float, str, Fields | None]]] = msgspec.field(default_factory=dict)
     """What was declared under a name, since when: (time, uid, fields or None where it was to be deleted)."""
-    in_hand: dict[Op, int] = field(default_factory=dict)
+    in_hand: dict[Op, int] = msgspec.field(default_factory=dict)
     most_in_hand: int = 0
     blinded: Callable[[str], bool] | None = None
     hidden: Callable[[str], bool] | None = None
     """Says of a thing that it is read as gone, though it may be there."""
     sick: Callable[[Thing], str] | None = None
     """Says of a thing why it does not do its work; empty where it does."""
-    _under_way: dict[int, Callable[[], None]] = field(default_factory=dict)
-    _answered: set[str] = field(default_factory=set)
+    _under_way: dict[int, Callable[[], None]] = msgspec.field(default_factory=dict)
+    _answered: set[str] = msgspec.field(default_factory=set)
     _lives: int = 0
 
     def one(self, name: str) -> Thing | None:

@@ -10,10 +10,12 @@ import asyncio
 import base64
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+
+import msgspec
+from msgspec.structs import replace
 
 from homeostat.client import Client, Key, Unreachable
 from homeostat.loop.controller import MANAGER
@@ -40,8 +42,7 @@ RETRY = Backoff(first=1.0, most=60.0)
 Object = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class SourceState:
+class SourceState(msgspec.Struct, frozen=True):
     """What is known of a source: the commit that counts (empty: none was ever had), and why nothing newer can be had."""
 
     commit: str = ""

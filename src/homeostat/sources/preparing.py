@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+
+import msgspec
 
 from homeostat.loop.applied import fields_of
 from homeostat.loop.compose import Child, ComposeError, Scopes, stages
@@ -45,8 +46,7 @@ Memo = dict[int, tuple[Object, Child, Object]]
 """What was made of which object, by where that is in memory; the object is kept, so that no other comes to be there."""
 
 
-@dataclass(slots=True)
-class Prepared:
+class Prepared(msgspec.Struct):
     """A commit, ready to be applied as a whole."""
 
     mark: Any
@@ -56,10 +56,10 @@ class Prepared:
     places: dict[Child, Manifest]
     order: list[list[Child]]
     kinds: set[tuple[str, str]]
-    plan: Object = field(default_factory=dict)
-    foreign: set[Child] = field(default_factory=set)
+    plan: Object = msgspec.field(default_factory=dict)
+    foreign: set[Child] = msgspec.field(default_factory=set)
     """What exists, and was not this Sync's, when the server was asked."""
-    unproven: set[Child] = field(default_factory=set)
+    unproven: set[Child] = msgspec.field(default_factory=set)
     """What could not be asked of the server yet, for its namespace or kind comes with the same commit."""
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+
+import msgspec
 
 from homeostat.client import Client, Key
 from homeostat.loop.applied import fields_of, view
@@ -40,12 +41,11 @@ class Mark(NamedTuple):
     """Whether what exists and is not ours is taken over."""
 
 
-@dataclass(slots=True)
-class Readied:
+class Readied(msgspec.Struct):
     """What is known of the last commit that was made ready: the next has to look only at what differs."""
 
     prepared: Prepared | None = None
-    memo: Memo = field(default_factory=dict)
+    memo: Memo = msgspec.field(default_factory=dict)
 
 
 Claimed = Callable[[Child, Kind], Key | None]

@@ -9,7 +9,8 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from homeostat.sources.files import File, RenderError, Trees, find_tree, list_files, read_file
 from homeostat.sources.kustomize import build, is_kustomization
@@ -25,15 +26,14 @@ SEALED = "ENC[AES256_GCM,"
 """Without this a file is not encrypted."""
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(msgspec.Struct, frozen=True):
     """How a directory is rendered; see `SyncSpec` and `GitSourceSpec`."""
 
     path: str = ""
     recurse: bool = True
     render: str = "Auto"
     environment: str = ""
-    variables: Mapping[str, str] = field(default_factory=dict)
+    variables: Mapping[str, str] = msgspec.field(default_factory=dict)
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     most_files: int = 50_000
@@ -45,13 +45,12 @@ class Options:
         return {ENVIRONMENT: self.environment, **self.variables} if self.environment else dict(self.variables)
 
 
-@dataclass(slots=True)
-class Rendered:
+class Rendered(msgspec.Struct):
     """What a commit comes to. `tree` names what it was made of."""
 
     tree: str
     manifests: list[Manifest]
-    texts: dict[str, str] = field(default_factory=dict)
+    texts: dict[str, str] = msgspec.field(default_factory=dict)
     """Of files that are not as they stand in the repository: what tools made of them, for finding lines."""
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from homeostat.loop.compose import Child
-from homeostat.loop.parents import SHOWN, child_is
+from homeostat.loop.parents import SHOWN, child_is, waits_for_a_person
 from homeostat.model.conditions import find_condition, set_condition
 from homeostat.sources.files import RenderError
 from homeostat.sources.goals import SHORT, Goal
@@ -124,7 +124,7 @@ def conditions_of(
         set_condition(said, kind, word, now=now, reason=reason, message=message, observed_generation=generation)
 
     bad = [child for child in (*late, *leaving) if child_is(child, "Degraded")]
-    held = any((find_condition(one, "Ready") or {}).get("reason") == "Held" for one in (*late, *leaving))
+    held = any(map(waits_for_a_person, (*late, *leaving)))
     done = not (late or leaving or waiting) and bool(commit)
     words = _words(bad, [*late, *leaving])
     note = f"; {goal.message}" if goal.message else ""

@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from homeostat.client import Client, Key, Unreachable
 from homeostat.loop.compose import Child, named_kinds, read_kinds
@@ -55,18 +56,17 @@ PATIENCE_SECONDS = 1.0
 WORKERS = 16
 
 
-@dataclass(slots=True)
-class Way:
+class Way(msgspec.Struct):
     """How far a Sync has come."""
 
     key: Key
     uid: str
     heard: int = 0
     generation: int = 0
-    goal: Goal = field(default_factory=Goal)
-    readied: Readied = field(default_factory=Readied)
+    goal: Goal = msgspec.field(default_factory=Goal)
+    readied: Readied = msgspec.field(default_factory=Readied)
     waiting: int = 0  # objects whose stage has not come
-    late: set[Child] = field(default_factory=set)  # objects that are declared and not yet so
+    late: set[Child] = msgspec.field(default_factory=set)  # objects that are declared and not yet so
     refused: Mark | None = None
     again_at: float = 0.0
     problem: tuple[str, str] | None = None

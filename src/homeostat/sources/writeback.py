@@ -11,9 +11,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
+
+import msgspec
 
 from homeostat.client import Client, Key
 from homeostat.guards.policy import SecretReference
@@ -116,15 +117,14 @@ def message(form: str, report: Report, sync: Key, source: str, link: str, at: st
     }
 
 
-@dataclass(slots=True)
-class _Desk:
+class _Desk(msgspec.Struct):
     """What is told of one Sync: whereto, what is owed, and what was said of which commit, the newest last."""
 
     uid: str
     to: Declared
     source: str
-    owed: dict[str, Report] = field(default_factory=dict)
-    said: dict[str, Report] = field(default_factory=dict)
+    owed: dict[str, Report] = msgspec.field(default_factory=dict)
+    said: dict[str, Report] = msgspec.field(default_factory=dict)
     failures: int = 0
     error: str = ""
 

@@ -27,6 +27,7 @@ from homeostat.store.base import (
     Locked,
     Page,
     Put,
+    ReadOnly,
     Store,
     StoreError,
 )
@@ -48,6 +49,7 @@ __all__ = [
     "Locked",
     "Page",
     "Put",
+    "ReadOnly",
     "SqliteStore",
     "Store",
     "StoreError",

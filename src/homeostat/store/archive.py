@@ -9,6 +9,7 @@ Blocking, and used by one thread at a time; nothing here knows JSON or Kubernete
 
 from __future__ import annotations
 
+import errno
 import os
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -259,13 +260,16 @@ class Archive:
                 self._db.execute(sql, bindings)
             self._db.execute("COMMIT")
         except apsw.Error as error:
+            system_errno = self._db.system_errno
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
-            raise self._explain(error) from error
+            raise self._explain(error, system_errno) from error
 
-    def _explain(self, error: Exception) -> StoreError:
+    def _explain(self, error: Exception, system_errno: int = 0) -> StoreError:
         if isinstance(error, apsw.FullError):
             return StoreError(f"no space is left for the history in {self.path}: nothing of it is lost. Free some space")
+        if system_errno == errno.EROFS:
+            return StoreError(f"the file system of the history in {self.path} is read-only: nothing of it is lost")
         return StoreError(f"the history in {self.path} cannot be used: {error}; move it away to begin a new one")
 
 

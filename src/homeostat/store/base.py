@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+import msgspec
 
 
 class StoreError(Exception):
@@ -50,6 +51,10 @@ class Full(StoreError):
     """No space is left: the write was not done; what was acknowledged before is safe."""
 
 
+class ReadOnly(StoreError):
+    """The file system takes no writes: the write was not done; what was acknowledged before is safe."""
+
+
 class Entry(NamedTuple):
     """A key's value at a revision: the one that wrote it (`revision`) and the one that created the key (`created`).
 
@@ -83,8 +88,7 @@ class Event:
         return f"Event({self.key} {kind} @{self.revision})"
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(msgspec.Struct, frozen=True):
     """A range as it was at `revision`; `more` says that the limit cut it, `remaining` how many keys follow."""
 
     entries: list[Entry]
@@ -113,8 +117,7 @@ class Compare(NamedTuple):
     revision: int
 
 
-@dataclass(frozen=True, slots=True)
-class Conflict:
+class Conflict(msgspec.Struct, frozen=True):
     """A comparison did not hold. `current` is what the key holds instead, None where it does not exist."""
 
     compare: Compare

@@ -15,10 +15,10 @@ import os
 import struct
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+import msgspec
 import orjson
 from xxhash import xxh3_64_digest
 
@@ -40,8 +40,7 @@ class Damaged(StoreError):
     """A checkpoint is not what was written. The message names the file and the place."""
 
 
-@dataclass(frozen=True, slots=True)
-class Summary:
+class Summary(msgspec.Struct, frozen=True):
     """What a checkpoint says of itself, once it is read to its end."""
 
     revision: int

@@ -13,6 +13,7 @@ from homeostat.guards.telling import Telling
 from homeostat.loop.compose import Composer
 from homeostat.loop.engine import Engine
 from homeostat.loop.provider import Provider
+from homeostat.loop.standstill import Standstill
 
 
 class RunningLoop:
@@ -29,6 +30,7 @@ class RunningLoop:
             composers=[one for one in kept if isinstance(one, Composer)],
             listeners=telling.listeners,
         )
+        self._standstill = Standstill(kept)
         self._keeper = Keeper(client, gate, self._engine.controllers)
         self._keeper.attach(self._engine)
         telling.attach(self._keeper, self._engine)
@@ -37,9 +39,11 @@ class RunningLoop:
         """Returns when the kinds are served."""
         await self._keeper.start()
         await self._engine.start()
+        self._standstill.start()
 
     async def stop(self) -> None:
         """What is under way is cut off, as by a crash; what was made stays."""
+        await self._standstill.stop()
         await self._engine.stop()
         await self._keeper.stop()
         await self._client.close()

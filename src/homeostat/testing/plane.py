@@ -108,8 +108,15 @@ class TestPlane:
         """Runs the loop with these providers and composers while the `with` lasts; their kinds are served from its beginning.
 
         It acts on everything under the guards' defaults; with `enforce=False` it only observes, as it does for a new kind. Providers run
-        on the thread of the control plane: what blocks there blocks the server, too.
+        on the thread of the control plane: what blocks there blocks the server, too. `TypeError` where one of them is neither.
         """
+        from homeostat.loop.compose import Composer
+        from homeostat.loop.provider import Provider
+
+        for one in kept:
+            if not isinstance(one, (Provider, Composer)):
+                name = one.__name__ + "()" if isinstance(one, type) else ""
+                raise TypeError(f"a loop keeps providers and composers, not {one!r:.200}" + (f": write {name}" if name else ""))
         from homeostat.guards import Mode
         from homeostat.testing.loop import RunningLoop
         from homeostat.web.children import mount_children, unmount_children

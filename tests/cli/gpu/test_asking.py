@@ -16,8 +16,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from click.testing import CliRunner
 from tests.cli.conftest import COMMAND
 
+from homeostat.cli import main
 from homeostat.gpu.kinds import GROUP, NODE, POLICY, WORKLOAD
 from homeostat.guards.policy import POLICY_KIND
 from homeostat.model.clock import format_micro_time, format_time
@@ -134,6 +136,53 @@ def test_explain_says_of_one_that_was_declared_anew_that_it_runs_as_before(ask: 
     assert "nobody is no tenant that its namespace may use: what it holds counts in no quota" in ask("explain", "strange").stdout
     fleet.workload("same", "speech", on=("n1", [4]), resources={"gpus": 1})
     assert "  but " not in ask("explain", "same").stdout
+
+
+def test_explain_says_whom_it_counts_for_that_names_a_tenant_that_does_not_exist(ask: Ask, fleet: Fleet) -> None:
+    fleet.workload("strange", "nobody", on=("n1", [5]), resources={"gpus": 1}, status={"tenant": "speech"})
+    assert "nobody is no tenant that its namespace may use: what it holds counts for speech" in ask("explain", "strange").stdout
+
+
+def _machine(fleet: Fleet, name: str, behind: float = 0.0, **status: object) -> None:
+    spec = {"model": "H100", "gpus": [{"index": at} for at in range(4)]}
+    fleet.write(NODE.api_version, "GpuNode", {"metadata": {"name": name}, "spec": spec}, {"reportedAt": format_time(time.time() - behind), **status})
+    lease = {"holderIdentity": name, "renewTime": format_micro_time(time.time() - behind)}
+    fleet.write("coordination.k8s.io/v1", "Lease", {"metadata": {"name": name}, "spec": lease}, namespace="kube-system")
+
+
+def test_explain_says_that_nothing_is_taken_for_idle_on_a_node_with_a_wrong_clock(ask: Ask, fleet: Fleet) -> None:
+    _machine(fleet, "slow", behind=600)
+    fleet.workload("there", "speech", on=("slow", [0]))
+    said = ask("explain", "there").stdout
+    assert "but        the clock of slow is 10 min" in said
+    assert "behind the server's: what it holds there is never taken for idle" in said
+    assert "clock" not in ask("explain", "decode").stdout
+
+
+def test_explain_and_top_say_that_a_node_takes_no_new_work_for_its_disk(ask: Ask, fleet: Fleet) -> None:
+    _machine(fleet, "full", trouble="No space left on device")
+    fleet.tenant("rich", 100)
+    for gpus in (3, 8):
+        fleet.workload(f"wants-{gpus}", "rich", resources={"gpus": gpus})
+    assert "full takes no new work: No space left on device" in ask("explain", "wants-3").stdout
+    assert "No space" not in ask("explain", "wants-8").stdout, "it would not fit there"
+    assert "disk! " in ask("top", "--once").stdout
+
+
+def test_doctor_finds_nodes_whose_disk_or_clock_is_wrong(ask: Ask, fleet: Fleet) -> None:
+    since = {"lastTransitionTime": format_time(time.time()), "status": "True", "reason": "CannotWrite"}
+    _machine(fleet, "full", conditions=[{"type": "DiskPressure", "message": "No space left on device", **since}])
+    done = CliRunner(env={"KUBECONFIG": str(fleet.plane.kubeconfig)}).invoke(main, ["doctor"])
+    assert "full: No space left on device" in done.stdout
+    assert done.exit_code == 1
+
+
+def test_a_small_budget_is_told_as_exactly_as_it_is_given(ask: Ask, fleet: Fleet) -> None:
+    fleet.tenant("small", 1, budget={"gpuHours": 0.02})
+    memory = {"at": time.time(), "spent": {"small": [time.time() - 60, 0.0123]}}
+    notebook = {"metadata": {"name": "homeostat-governor"}, "data": {"memory": json.dumps(memory)}}
+    fleet.write("v1", "ConfigMap", notebook, namespace="kube-system")
+    assert "0.0123 of 0.02 GPU h" in ask("quota", "small").stdout
 
 
 def test_explain_goes_by_what_is_now_and_not_by_what_the_status_said(ask: Ask, fleet: Fleet) -> None:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import json
+import mmap
+import os
 from pathlib import Path
 
 import pytest
-from tests.gpu.agent.world import World, alive, eventually, number, python, report_of, stands
+from tests.gpu.agent.world import World, alive, eventually, number, place, python, report_of, stands
 
-from homeostat.gpu.agent import cuda
+from homeostat.gpu.agent import cuda, hosted
 from homeostat.gpu.agent.cuda import CHECKPOINTED, FAILED, LOCKED, RUNNING, DriverError
 from homeostat.gpu.agent.simulated import Simulated
 from homeostat.gpu.agent.suspend import CannotSuspend, CudaCheckpoint
+from homeostat.providers.process.record import Identity
 
 
 class Fake(cuda.Driver):
@@ -101,7 +105,8 @@ said = mood.read_text() if mood.exists() else ""
 if said == "hangs" and what == "suspend":
     time.sleep(1000)
 if said == what:
-    print(json.dumps({"error": "the driver has a bad day"}))
+    code = folder / "code"
+    print(json.dumps({"error": "the driver has a bad day", "code": int(code.read_text()) if code.exists() else 304}))
     sys.exit()
 for pid in pids:
     (folder / pid).write_text("off" if what == "suspend" else "on")
@@ -126,7 +131,7 @@ while True:
 class Carded(Simulated):
     """Simulated GPUs with the real way of suspending, but for the driver."""
 
-    def __init__(self, folder: Path, held: dict[int, int]) -> None:
+    def __init__(self, folder: Path, held: dict[int, dict[int, int]]) -> None:
         super().__init__(8, "H100")
         (folder / "driver.py").write_text(DRIVER)
         (folder / "libcuda.so.1").write_bytes(b"x")
@@ -167,12 +172,12 @@ async def test_a_driver_that_refuses_or_hangs_leaves_the_process_running(world: 
 
 
 async def test_memory_that_stays_on_the_gpu_is_found_and_the_process_runs_on(world: World, tmp_path: Path) -> None:
-    held: dict[int, int] = {}
+    held: dict[int, dict[int, int]] = {}
     async with world.agent(devices=Carded(tmp_path, held)):
         await world.submit("job", python(JOB, tmp_path))
         pid = (await world.reported("job", "Running"))["pid"]
         await eventually(lambda: number(tmp_path / "n") > 3)
-        held[pid] = 1
+        held[pid] = {0: 1}
         await world.govern("job", phase="Suspending")
         await world.until("job", lambda o: "still holds memory" in report_of(o).get("reason", ""))
         before = number(tmp_path / "n")
@@ -199,4 +204,87 @@ async def test_what_can_neither_leave_nor_come_back_has_failed(world: World, tmp
 
 def test_who_has_more_on_the_gpu_than_the_machine_has_room_for_is_left_there() -> None:
     with pytest.raises(CannotSuspend, match="the machine has room for"):
-        CudaCheckpoint(lambda: {1: 10**9})._check_room([1])
+        CudaCheckpoint(lambda: {1: {0: 10**9}})._check_room([1])
+
+
+# What can be taken off, and not put back
+
+
+def test_who_shows_that_it_shares_memory_on_a_gpu_is_left_there() -> None:
+    me = Identity(os.getpid(), 0, "")
+    way = CudaCheckpoint(lambda: {me.pid: {0: 10}})
+    way._check_shared([me], [me.pid], gang=False)
+    shared = Path(f"/dev/shm/cuda.shm.0.{me.pid:x}.1")
+    try:
+        shared.write_bytes(b"x" * 4096)
+        with open(shared, "rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ):
+            with pytest.raises(CannotSuspend, match=f"pid {me.pid} shares memory on the GPU with other processes, which only drivers from 610 on"):
+                way._check_shared([me], [me.pid], gang=False)
+            CudaCheckpoint(lambda: {}, restores_shared=True)._check_shared([me], [me.pid], gang=True)
+    finally:
+        shared.unlink(missing_ok=True)
+
+
+def test_who_most_likely_shares_memory_on_gpus_is_left_there() -> None:
+    def check(held: dict[int, dict[int, int]], *, gang: bool = False) -> None:
+        CudaCheckpoint(lambda: held)._check_shared([], [7, 8], gang)
+
+    check({7: {0: 10}, 8: {0: 10}, 9: {1: 10}})  # two on one GPU; 9 is another's
+    check({7: {0: 10, 1: 10}})  # one on two
+    with pytest.raises(CannotSuspend, match="its processes are on several GPUs"):
+        check({7: {0: 10}, 8: {1: 10}})
+    with pytest.raises(CannotSuspend, match="others of its gang are on this machine"):
+        check({7: {0: 10}}, gang=True)
+
+
+GANG = """
+import mmap, os, pathlib, sys, time
+folder = pathlib.Path(sys.argv[1])
+with open(folder / "libcuda.so.1", "rb") as library:
+    driver = mmap.mmap(library.fileno(), 0, prot=mmap.PROT_READ)
+(folder / f"on.{os.getpid()}").touch()
+time.sleep(1000)
+"""
+
+
+async def test_a_gang_that_is_together_on_a_machine_is_left_on_its_gpus(world: World, tmp_path: Path) -> None:
+    async with world.agent(devices=Carded(tmp_path, {})):
+        await world.submit("job", python(GANG, tmp_path), replicas=2, places=[place(), place(gpus=[1], replica=1)])
+        await eventually(lambda: len([*tmp_path.glob("on.*")]) == 2)
+        await world.govern("job", phase="Suspending")
+        found = await world.until("job", lambda o: all("others of its gang" in report_of(o, r).get("reason", "") for r in (0, 1)))
+        assert {report_of(found, replica)["state"] for replica in (0, 1)} == {"Running"}
+
+
+async def test_what_the_driver_does_not_put_back_is_given_up_and_not_tried_for_ever(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hosted, "FIRST_PAUSE", 0.01)
+    async with world.agent(devices=Carded(tmp_path, {})):
+        await world.submit("job", python(JOB, tmp_path))
+        await eventually(lambda: number(tmp_path / "n") > 3)
+        pid = number(tmp_path / "pid")
+        await world.govern("job", phase="Suspended")
+        await world.reported("job", "Suspended")
+        (tmp_path / "mood").write_text("resume")
+        await world.govern("job", phase="Running")
+        report = await world.reported("job", "Failed")
+        assert report["reason"] == "it could not be put back on its GPUs in 5 tries, and is lost: the driver has a bad day"
+        assert not alive(pid)
+
+
+async def test_who_lacks_memory_on_the_gpu_waits_for_it(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hosted, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(hosted, "LONGEST_PAUSE", 0.02)
+    async with world.agent(devices=Carded(tmp_path, {})):
+        await world.submit("job", python(JOB, tmp_path))
+        await eventually(lambda: number(tmp_path / "n") > 3)
+        await world.govern("job", phase="Suspended")
+        await world.reported("job", "Suspended")
+        (tmp_path / "code").write_text("2")
+        (tmp_path / "mood").write_text("resume")
+        await world.govern("job", phase="Running")
+        await world.until("job", lambda o: "could not be resumed" in report_of(o).get("reason", ""))
+        await asyncio.sleep(0.5)
+        (tmp_path / "mood").write_text("")
+        await world.reported("job", "Running")

@@ -53,7 +53,7 @@ def test_a_part_is_read_by_itself_and_how_busy_it_is_stays_unknown() -> None:
 
 def test_who_is_on_a_part_is_told_by_the_part() -> None:
     devices, _ = nvml(mig=alike(), root=False, running={"MIG-a": [7], "MIG-d": [7, 8]})
-    assert devices.holders() == {7: 2048, 8: 1024}
+    assert devices.holders() == {7: {0: 1024, 3: 1024}, 8: {3: 1024}}
 
 
 @pytest.mark.parametrize("told_of", [0, *parts("b")])

@@ -143,6 +143,9 @@ class Library(SimpleNamespace):
         xid, device = self.xids.pop(0)
         return SimpleNamespace(eventData=xid, device=device)
 
+    def nvmlSystemGetDriverVersion(self) -> bytes:
+        return b"580.159.04"
+
     def nvmlDeviceGetComputeRunningProcesses(self, handle: Any) -> Any:
         if isinstance(handle, Part):
             return [SimpleNamespace(pid=pid, usedGpuMemory=GIB) for pid in self.running.get(handle.uuid, ())]
@@ -183,7 +186,7 @@ def test_gpus_are_found_with_uuid_and_memory_and_named_by_uuid_to_processes() ->
         (1, "GPU-1", 81920),
     ]
     assert devices.visible([1, 0]) == "GPU-1,GPU-0"
-    assert devices.holders() == {7: 2048, 8: 0}
+    assert devices.holders() == {7: {0: 1024, 1: 1024}, 8: {0: 0, 1: 0}}
     with pytest.raises(KeyError):
         devices.visible([2])
 

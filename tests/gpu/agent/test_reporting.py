@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 from tests.gpu.agent.world import COUNTER, World, eventually, python, until
 
 from homeostat.client import Resource

@@ -7,11 +7,22 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.gpu.agent.world import COUNTER, SECONDS, World, alive, eventually, number, place, python, report_of, stands
+from tests.gpu.agent.world import (
+    COUNTER,
+    SECONDS,
+    Moody,
+    World,
+    alive,
+    eventually,
+    number,
+    place,
+    python,
+    report_of,
+    stands,
+)
 
 from homeostat.gpu.agent import journal
-from homeostat.gpu.agent.simulated import Simulated
-from homeostat.gpu.agent.suspend import Broken, CannotSuspend, Standstill
+from homeostat.gpu.agent.suspend import Broken, CannotSuspend
 from homeostat.gpu.agent.wanted import Off
 
 FAMILY = f"""
@@ -218,33 +229,13 @@ async def test_a_failed_workload_is_ended_and_its_report_stays(world: World) -> 
         assert report["reason"] == "it was ended: the workload has failed"
 
 
-class Moody(Simulated):
-    """Simulated GPUs whose way of suspending fails as it is told to."""
-
-    def __init__(self) -> None:
-        super().__init__(8, "H100")
-        self.suspension = self
-        self.fails: Exception | None = None
-        self._real = Standstill()
-
-    def suspend(self, family: Callable[[], list], seconds: float) -> None:  # type: ignore[type-arg]
-        if self.fails:
-            raise self.fails
-        self._real.suspend(family, seconds)
-
-    def resume(self, family: Callable[[], list], seconds: float) -> None:  # type: ignore[type-arg]
-        if self.fails:
-            raise self.fails
-        self._real.resume(family, seconds)
-
-
 async def test_each_move_is_written_down_before_it_begins(world: World) -> None:
     seen: list[Off] = []
 
     class Watched(Moody):
-        def suspend(self, family: Callable[[], list], seconds: float) -> None:  # type: ignore[type-arg]
+        def suspend(self, family: Callable[[], list], seconds: float, *, gang: bool) -> None:  # type: ignore[type-arg]
             self._look()
-            super().suspend(family, seconds)
+            super().suspend(family, seconds, gang=gang)
 
         def resume(self, family: Callable[[], list], seconds: float) -> None:  # type: ignore[type-arg]
             self._look()
@@ -315,7 +306,7 @@ async def test_what_fails_is_not_tried_again_and_again_because_its_failure_is_to
     tries: list[int] = []
 
     class Different(Moody):
-        def suspend(self, family: Callable[[], list], seconds: float) -> None:  # type: ignore[type-arg]
+        def suspend(self, family: Callable[[], list], seconds: float, *, gang: bool) -> None:  # type: ignore[type-arg]
             tries.append(1)
             raise CannotSuspend(f"{len(tries)} times")  # another report each time
 
@@ -328,6 +319,21 @@ async def test_what_fails_is_not_tried_again_and_again_because_its_failure_is_to
         assert len(tries) <= 3
         await world.govern("job", phase="Running")
         await world.until("job", lambda o: o["status"]["phase"] == "Running")
+
+
+async def test_how_often_it_could_not_be_suspended_is_told_and_forgotten_when_it_is_called_off(world: World) -> None:
+    file, devices = world.folder / "n", Moody()
+    devices.fails = CannotSuspend("the driver has a bad day")
+    async with world.agent(devices=devices):
+        await world.submit("job", python(COUNTER, file))
+        pid = (await world.reported("job", "Running"))["pid"]
+        await world.govern("job", phase="Suspending")
+        await world.until("job", lambda o: report_of(o).get("refusals", 0) >= 2)
+        await world.govern("job", phase="Starting")
+        found = await world.until("job", lambda o: not report_of(o).get("refusals"))
+        assert report_of(found)["reason"] == ""
+        assert report_of(found)["pid"] == pid
+        await counts(file)
 
 
 async def test_what_the_driver_gave_up_has_failed_until_the_next_attempt(world: World) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import product
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from homeostat.gpu.agent.journal import Note
 from homeostat.gpu.agent.wanted import Aim, Declared, Off, Standing, Step, Wish, next_step, wish_for

@@ -15,6 +15,7 @@ from homeostat.client import Client
 from homeostat.gpu.agent import Agent, Machine
 from homeostat.gpu.agent.devices import Devices
 from homeostat.gpu.agent.simulated import Simulated
+from homeostat.gpu.agent.suspend import Standstill
 from homeostat.gpu.kinds import NODE, WORKLOAD
 from homeostat.loop.election import Timing
 from homeostat.model.kinds import crd_for
@@ -119,6 +120,26 @@ class World:
         while found := kernel.marked(self.folder, lambda mark: True):
             for one in found:
                 kernel.kill(one.process)
+
+
+class Moody(Simulated):
+    """Simulated GPUs whose way of suspending fails as it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__(8, "H100")
+        self.suspension = self
+        self.fails: Exception | None = None
+        self._real = Standstill()
+
+    def suspend(self, family: Callable[[], list], seconds: float, *, gang: bool) -> None:  # type: ignore[type-arg]
+        if self.fails:
+            raise self.fails
+        self._real.suspend(family, seconds, gang=gang)
+
+    def resume(self, family: Callable[[], list], seconds: float) -> None:  # type: ignore[type-arg]
+        if self.fails:
+            raise self.fails
+        self._real.resume(family, seconds)
 
 
 async def until(kind: Any, name: str, holds: Callable[[Object], bool], seconds: float = SECONDS) -> Object:

@@ -6,10 +6,11 @@ import asyncio
 import os
 import random
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from tests.gpu.agent.world import QUICK, World, install_kinds, place, report_of
 
 from homeostat.gpu.agent.origin import OtherServer

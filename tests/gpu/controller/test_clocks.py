@@ -5,18 +5,31 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from tests.gpu.agent.world import until
 from tests.gpu.controller.world import World
 
 from homeostat.model.clock import Clock
+from homeostat.model.conditions import condition_is, find_condition
 
 
 class Wrong(Clock):
     def __init__(self, by: float) -> None:
         super().__init__()
-        self._by = by
+        self.by = by
 
     def now(self) -> float:
-        return super().now() + self._by
+        return super().now() + self.by
+
+
+async def test_a_clock_that_is_so_wrong_that_nothing_is_taken_for_idle_is_told_and_that_it_is_right_again_too(world: World) -> None:
+    clock = Wrong(-300.0)
+    async with world.agent("n1", clock=clock):
+        told = await until(world.nodes, "n1", lambda node: condition_is(node, "ClockSkewed"))
+        message = (find_condition(told, "ClockSkewed") or {})["message"]
+        assert "behind the server's" in message
+        assert "nothing on it is taken for idle" in message
+        clock.by = 0.0
+        await until(world.nodes, "n1", lambda node: condition_is(node, "ClockSkewed", "False"))
 
 
 @pytest.mark.parametrize("by", [-3600.0, 3600.0])

@@ -59,6 +59,8 @@ async def test_a_maximum_that_was_mistyped_does_not_take_away_the_fleet_a_tenth_
     await fleet_of(world, 0)
     await world.declare_pool(minimum=0, maximum=20, provision=Cloud(world.folder).provision)
     await world.pool_is(bool)
+    got = [{"key": f"k{at:02}", "node": f"n{at:02}"} for at in range(NODES)]  # what joined by itself would stay
+    await world.pools.patch("p", {"status": {"machines": got}}, subresource="status")
     await world.pools.patch("p", {"spec": {"maximum": 2}})
     await eventually(lambda: bool(world.node_fleet.halts), 30)
     [halt] = world.node_fleet.halts.values()

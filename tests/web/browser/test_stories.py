@@ -76,6 +76,30 @@ def test_a_freeze_stands_though_somebody_writes_the_policy_in_the_same_moment(co
     assert not json.loads(house.run("get", "guardpolicies", KIND, "-o", "json"))["spec"].get("freezes")
 
 
+def test_what_is_frozen_in_part_can_be_frozen_as_a_whole(page: Page, house: House) -> None:
+    house.declare(motd="hello", issue="welcome")
+    house.run("freeze", "file/motd", "--reason", "the auditors are here")
+    tile = page.get_by_role("article").filter(has_text="File")
+    expect(tile).to_contain_text("acts")
+    expect(tile).to_contain_text("motd frozen by")
+    expect(page.locator(".figure").filter(has_text="frozen policies")).to_contain_text("0")
+    expect(page.get_by_role("button", name="Freeze everything…")).to_be_visible()
+
+    page.goto(f"{house.url}/ui/guards/{KIND}")
+    expect(page.locator(".now")).to_contain_text("motd frozen by")
+    page.get_by_role("button", name="Freeze…", exact=True).click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Reason").fill("something is odd")
+    dialog.get_by_role("button", name="Freeze", exact=True).click()
+    expect(page.locator(".now")).to_contain_text("frozen by admin: something is odd")
+    expect(page.get_by_role("button", name="Freeze…", exact=True)).to_have_count(0)
+
+    page.get_by_role("button", name="Unfreeze…").click()
+    expect(dialog).to_contain_text("motd the auditors are here")
+    expect(dialog).to_contain_text(f"{KIND}: something is odd (admin)")
+    house.run("unfreeze", KIND)
+
+
 def test_every_view_has_an_address_of_its_own(page: Page, house: House) -> None:
     house.declare(motd="hello")
     page.goto(f"{house.url}/ui/kinds/{KIND}?q=mot")
@@ -156,4 +180,11 @@ def test_it_fits_a_phone(browser: Browser, house: House) -> None:
         expect(page.get_by_role("status")).to_have_text("live")
         wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
         assert wide <= 1, f"{path or 'fleet'} is {wide} pixels too wide"
+    (house.room / "motd").write_text("robbed")
+    page.goto(f"{house.url}/ui/events")
+    message = page.locator(".message").filter(has_text="for it was not as declared any more").first
+    expect(message).to_be_visible()
+    assert message.evaluate("box => box.scrollWidth <= box.clientWidth && box.scrollHeight <= box.clientHeight"), "the message is cut off"
+    page.goto(f"{house.url}/ui/events/audit")
+    expect(page.get_by_role("row").filter(has_text="admin").locator(".message").first).to_be_visible()
     context.close()

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
+
+import msgspec
 
 from homeostat.api.auth.serviceaccounts import ServiceAccountTokens
 from homeostat.api.auth.user import AUTHENTICATED, CREDENTIAL, User, Verified
@@ -21,8 +22,7 @@ REMEMBER_SECONDS = 10.0
 REMEMBER_LIMIT = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class Peer:
+class Peer(msgspec.Struct, frozen=True):
     """Whom a connection's client certificate stands for, and until when (seconds since 1970)."""
 
     user: User

@@ -2,7 +2,7 @@
 
 Writing a role needs all its permissions, or the verb `escalate` on it; writing a binding needs all permissions of the
 role it refers to, or the verb `bind` on that role. Call these after the object is whole (patched, defaulted) and before
-it is stored; upstream's words answer.
+it is checked, as upstream does: who may not is not told what else is wrong. Upstream's words answer.
 """
 
 from __future__ import annotations
@@ -52,14 +52,12 @@ def check_binding(
 ) -> None:
     """Raises 403 where a RoleBinding or ClusterRoleBinding hands out a role beyond its writer; 404 for no such role."""
     ref = obj.get("roleRef") or {}
-    ref_plural = PLURALS[ref["kind"]] if ref.get("kind") in ROLE_KINDS else ""
-    if user.is_master or _only_housekeeping(obj, old):
+    if user.is_master or ref.get("kind") not in ROLE_KINDS or _only_housekeeping(obj, old):
+        return  # what refers to no role at all is refused as invalid
+    group, name = ref.get("apiGroup") or GROUP, ref.get("name", "")
+    bind = Attributes(user, "bind", group, "*", PLURALS[ref["kind"]], namespace=namespace, name=name)
+    if rbac.authorize(bind).allowed:
         return
-    if ref_plural:
-        group, name = ref.get("apiGroup") or GROUP, ref.get("name", "")
-        bind = Attributes(user, "bind", group, "*", ref_plural, namespace=namespace, name=name)
-        if rbac.authorize(bind).allowed:
-            return
     problem = _escalation(rbac, user, namespace, rbac.role_rules(ref, namespace))
     if problem:
         raise forbidden(GROUP, PLURALS[kind], (obj.get("metadata") or {}).get("name", ""), problem)

@@ -31,7 +31,7 @@ def check_host(
     if obj is not None and old is not None and _means(obj) == _means(old):
         return
     metadata = (obj or old or {})["metadata"]
-    name, namespace = metadata["name"], metadata.get("namespace", "")
+    name, namespace = metadata.get("name", ""), metadata.get("namespace", "")
     asked = Attributes(user, VERB, group, "*", plural, namespace=namespace, name=name)
     if not rbac.authorize(asked).allowed:
         what = f"resource {quoted(plural)} in API group {quoted(group)}"

@@ -16,11 +16,11 @@ import socket
 import ssl
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import orjson
 
 from homeostat.api.auth.serviceaccounts import public_jwk
@@ -44,8 +44,7 @@ class PkiError(Exception):
     """The directory holds something that cannot be used. The message says what, and what to do."""
 
 
-@dataclass(frozen=True, slots=True)
-class Certificate:
+class Certificate(msgspec.Struct, frozen=True):
     """A certificate with its key, both PEM."""
 
     certificate: bytes

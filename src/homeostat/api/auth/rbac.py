@@ -8,8 +8,9 @@ look-ups in dictionaries.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+import msgspec
 
 from homeostat.api.auth.rules import Rule
 from homeostat.api.auth.user import User, service_account_name
@@ -32,8 +33,7 @@ MEMO_LIMIT = 512
 """Resolved users, and resolved questions per user. Reviews may ask about any name, so both start anew when full."""
 
 
-@dataclass(slots=True)
-class Attributes:
+class Attributes(msgspec.Struct):
     """What somebody wants to do. A request for a resource has no `path`; any other has nothing but verb and path."""
 
     user: User

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from homeostat.model.names import dns_label_problems, dns_subdomain_problems
 
 MASTERS = "system:masters"
@@ -49,8 +51,7 @@ class User:
         return shown
 
 
-@dataclass(frozen=True, slots=True)
-class Verified:
+class Verified(msgspec.Struct, frozen=True):
     """A token that holds now: whose it is, for which audiences, and until when (seconds since 1970)."""
 
     user: User

@@ -23,6 +23,8 @@ _UPDATED_WITH_VERSION = frozenset(
         "leases.coordination.k8s.io",
         "poddisruptionbudgets.policy",
         "runtimeclasses.node.k8s.io",
+        "validatingadmissionpolicies.admissionregistration.k8s.io",
+        "validatingadmissionpolicybindings.admissionregistration.k8s.io",
         "volumeattachments.storage.k8s.io",
     )
 )
@@ -46,6 +48,7 @@ _SHOWN_WHEN_DELETED = frozenset(
 def resources() -> list[Resource]:
     """Every built-in kind, made anew at each call."""
     from homeostat.api.builtin import (
+        admissionpolicies,
         config,
         events,
         jobs,
@@ -66,7 +69,7 @@ def resources() -> list[Resource]:
     )
 
     core = (config, namespaces, events, serviceaccounts, quota, pods, services, nodes, storage)
-    others = (workloads, jobs, scaling, networking, leases, rbac, reviews, usertokens)
+    others = (workloads, jobs, scaling, networking, leases, rbac, admissionpolicies, reviews, usertokens)
     found = [resource for family in (*core, *others) for resource in family.resources()]
     for resource in found:
         resource.create_on_update = resource.qualified in _CREATED_BY_UPDATE

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import orjson
 
 from homeostat.api.cel.declare import LARGEST_REQUEST, declare, has_rules
@@ -25,14 +25,13 @@ _REASONS = ("FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "
 _NEWLINE = re.compile(r"[\n\r]").search
 
 
-@dataclass(slots=True)
-class _Report:
+class _Report(msgspec.Struct):
     """What was found: mistakes in the text of rules, mistakes of expressions, and what all rules cost together."""
 
-    schema: list[FieldError] = field(default_factory=list)
-    cel: list[FieldError] = field(default_factory=list)
+    schema: list[FieldError] = msgspec.field(default_factory=list)
+    cel: list[FieldError] = msgspec.field(default_factory=list)
     total: int = 0
-    expensive: list[tuple[int, str]] = field(default_factory=list)
+    expensive: list[tuple[int, str]] = msgspec.field(default_factory=list)
 
     def observe(self, path: str, cost: int) -> None:
         self.total = min(self.total + cost, UNBOUNDED)
@@ -40,8 +39,7 @@ class _Report:
             self.expensive = sorted([*self.expensive, (cost, path)], key=lambda e: -e[0])[:4]
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(msgspec.Struct, frozen=True):
     """Where in the schema we are: how often it can occur in one object, and whether `oldSelf` can be found there."""
 
     path: str

@@ -24,10 +24,11 @@ from homeostat.model.schema import Schema
 LARGEST_REQUEST = BODY_LIMIT
 """Bounds the size of everything that a schema does not bound."""
 
-_RESERVED = frozenset({
+RESERVED = frozenset({
     "true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import",
     "let", "loop", "package", "namespace", "return", "var", "void", "while",
 })  # fmt: skip
+"""Words of the language, which cannot be names in it."""
 _ESCAPED = re.compile(r"__|[-./]")
 _ESCAPES = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__slash__"}
 _NAME = re.compile(r"[a-zA-Z_./-][a-zA-Z0-9_./-]*").fullmatch
@@ -45,7 +46,7 @@ def has_rules(raw: Mapping[str, Any]) -> bool:
 
 def escape(name: str) -> str | None:
     """The name of a property inside an expression; None where it has none."""
-    if name in _RESERVED:
+    if name in RESERVED:
         return f"__{name}__"
     if not _NAME(name):
         return None

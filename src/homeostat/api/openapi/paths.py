@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from homeostat.api.builtin.types import definition_name
 from homeostat.api.discovery import STREAMS, Kind, subresources_of
@@ -60,8 +61,7 @@ _WORDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(msgspec.Struct, frozen=True):
     """One operation, before it is put into the words of a document version."""
 
     path: str

@@ -31,6 +31,8 @@ KINDS = {
     "RoleBinding": "A RoleBinding grants a role to subjects within one namespace.",
     "ClusterRole": "A ClusterRole is a set of permissions that is not bound to a namespace.",
     "ClusterRoleBinding": "A ClusterRoleBinding grants a cluster role to subjects everywhere.",
+    "ValidatingAdmissionPolicy": "A ValidatingAdmissionPolicy makes demands, in CEL, of what is written.",
+    "ValidatingAdmissionPolicyBinding": "A ValidatingAdmissionPolicyBinding says where a policy holds, and what follows.",
     "CustomResourceDefinition": "A CustomResourceDefinition adds a kind to the API.",
     "SelfSubjectAccessReview": "Asks whether the caller may do something.",
     "SelfSubjectRulesReview": "Lists what the caller may do in a namespace.",

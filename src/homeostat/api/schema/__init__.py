@@ -10,6 +10,7 @@ from homeostat.api.schema.defaulting import FILL_LIMIT, default
 from homeostat.api.schema.embedded import embedded_type_error
 from homeostat.api.schema.jsonpath import BadPath, compile_path
 from homeostat.api.schema.metadata import FOREGROUND, IMMUTABLE, MANAGER_MAX, ORPHAN, validate_metadata
+from homeostat.api.schema.nulls import Place, refused_nulls
 from homeostat.api.schema.prune import prune
 from homeostat.api.schema.unmoved import refit
 from homeostat.api.schema.validate import known_light, validate
@@ -21,6 +22,7 @@ __all__ = [
     "MANAGER_MAX",
     "ORPHAN",
     "BadPath",
+    "Place",
     "check_crd",
     "check_crd_status",
     "compile_path",
@@ -33,6 +35,7 @@ __all__ = [
     "metadata_type_error",
     "prune",
     "refit",
+    "refused_nulls",
     "validate",
     "validate_metadata",
 ]

@@ -6,9 +6,9 @@ many checks passed, because upstream reports the branch of an `anyOf` that came 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import orjson
 
 from homeostat.api.schema.compiled import compiled, constraints_of
@@ -35,8 +35,7 @@ ENOUGH = 100
 _NOWHERE = "<nil>"  # upstream's path of an error about no field in particular
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(msgspec.Struct, frozen=True):
     """One error, before it is known where the value sits in the object."""
 
     message: str

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from homeostat.model.errors import FieldError
 from homeostat.model.schema import TYPE_AND_METADATA
@@ -15,8 +17,7 @@ _UNSUPPORTED = ("id", "additionalItems", "patternProperties", "definitions", "de
 _QUADRATIC = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(msgspec.Struct, frozen=True):
     """Where in the resource a schema stands, as far as rules depend on it."""
 
     root: bool = False

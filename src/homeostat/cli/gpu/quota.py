@@ -61,7 +61,7 @@ def known_tenant(facts: Facts, name: str) -> None:
 
 def _cells(row: dict[str, Any]) -> list[str]:
     budget = row["budget"]
-    hours = "" if budget is None else f"{budget['used']:.1f} of {budget['gpuHours']:g} GPU h"
+    hours = "" if budget is None else f"{budget['used']:.12g} of {budget['gpuHours']:.12g} GPU h"
     amounts = [f"{row[name]:g}" for name in ("nominal", "used", "borrowed", "lent", "waiting")]
     if row["over"]:
         amounts[1] += f", {row['over']:g} too many"

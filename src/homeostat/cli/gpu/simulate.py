@@ -182,7 +182,7 @@ def _trace(file: Path | None, form: str | None, options: dict[str, Any]) -> tupl
 
 def _spread(trace: Trace, nodes: list[Object], load: float) -> Trace:
     """The same jobs, submitted over so long that they ask for this much of the machines."""
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     gpus = sum(len(node["spec"]["gpus"]) for node in nodes)
     seconds = trace.gpu_seconds / gpus / load

@@ -119,7 +119,7 @@ def _node_lines(fleet: list[dict[str, Any]], letters: dict[str, str]) -> list[st
         power = sum(gpu["powerWatts"] or 0 for gpu in node["gpus"])
         heard = "never" if node["heardSecondsAgo"] is None else f"{ago(node['heardSecondsAgo'])} ago"
         shut = node["cordoned"] or node["stage"] != "Open"  # by people, or by the governor
-        state = "LOST " if node["lost"] else "draining " if node["draining"] else "cordoned " if shut else ""
+        state = "LOST " if node["lost"] else "draining " if node["draining"] else "cordoned " if shut else "disk! " if node["trouble"] else ""
         plain.append(
             [
                 node["node"],

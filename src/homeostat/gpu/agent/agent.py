@@ -62,6 +62,7 @@ class Agent:
             read_seconds=read_seconds,
             beat_seconds=beat_seconds,
             numbered=None if devices.simulated else devices,
+            trouble=lambda: origin.trouble,
         )
         self.ready = asyncio.Event()
         """Set once the node is declared and its lease held."""

@@ -2,8 +2,8 @@
 
     python cuda.py suspend|resume|state MILLISECONDS PID...
 
-Prints one JSON object: `{}` where it is done, `error` where it is not and all is as before, also `broken` where the driver gave a process
-up; for `state` the state of each process. It runs apart from the agent because a call into the driver cannot be interrupted, only killed.
+Prints one JSON object: `{}` where it is done, `error` where it is not and all is as before, with the driver's `code` where it gave one, also
+`broken` where the driver gave a process up; for `state` the state of each process. It runs apart from the agent because a call into the driver cannot be interrupted, only killed.
 
 A process is RUNNING, LOCKED (its CUDA calls wait) or CHECKPOINTED (what it had on the GPU is in the machine's memory). All are locked
 before the first is moved, as they may wait for each other. Calls are in libcuda.so.1 since driver 570; each takes a pid and a pointer to
@@ -31,7 +31,11 @@ class Arguments(ctypes.Structure):
 
 
 class DriverError(Exception):
-    """A call failed, or did not bring what it should."""
+    """A call failed, or did not bring what it should (then `code` is 0)."""
+
+    def __init__(self, text: str, code: int = 0) -> None:
+        super().__init__(text)
+        self.code = code
 
 
 class Driver:
@@ -71,7 +75,7 @@ class Driver:
 
     def _check(self, call: str, pid: int, code: int) -> None:
         if code:
-            raise DriverError(f"{call} of pid {pid} failed: {self._said(code)} ({code})")
+            raise DriverError(f"{call} of pid {pid} failed: {self._said(code)} ({code})", code)
 
     def _said(self, code: int) -> str:
         text = ctypes.c_char_p()
@@ -127,7 +131,7 @@ def answer(driver: Driver, what: str, milliseconds: int, pids: list[int]) -> dic
             resume(driver, pids)
     except DriverError as error:
         broken = [pid for pid in pids if _state(driver, pid) == FAILED]
-        return {"error": str(error), **({"broken": broken} if broken else {})}
+        return {"error": str(error), **({"code": error.code} if error.code else {}), **({"broken": broken} if broken else {})}
     return {}
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from homeostat.gpu.agent.suspend import Suspension
 from homeostat.gpu.kinds import Gpu, GpuReading
@@ -12,8 +13,7 @@ from homeostat.gpu.kinds import Gpu, GpuReading
 NOBODY = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(msgspec.Struct, frozen=True):
     """Who holds a GPU, and what they use of the machine."""
 
     workloads: tuple[str, ...] = NOBODY

@@ -67,6 +67,16 @@ def uses_cuda(process: Identity) -> bool:
         return False  # gone
 
 
+def shares_memory(process: Identity) -> bool:
+    """Whether a process shows that it shares memory on GPUs with others: by the files through which CUDA and NCCL do it. Who shares it by
+    bare handles shows nothing."""
+    try:
+        with open(f"/proc/{process.pid}/maps", "rb") as file:
+            return any(b"/dev/shm/cuda.shm." in line or b"/dev/shm/nccl-" in line for line in file)
+    except OSError:
+        return False  # gone
+
+
 def cpu_seconds(stats: Iterable[Stat]) -> float:
     """CPU time that processes and the children they waited for have used so far."""
     return sum(stat.ticks for stat in stats) / os.sysconf("SC_CLK_TCK")

@@ -9,10 +9,11 @@ import os
 import random
 import signal
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
+
+import msgspec
 
 from homeostat.client import Unreachable
 from homeostat.client.backoff import Backoff
@@ -43,13 +44,14 @@ KILL_SECONDS = 10.0
 """How long a killed process may take to be gone. One that hangs in a driver takes longer, and is reported."""
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 120.0
 """Seconds before what failed is tried again."""
+RESUME_TRIES = 5
+"""After so many, each refused by the driver for another reason than a lack of memory, what it had on the GPUs is taken for lost."""
 DOUBT_SECONDS = 5.0
 """How often is looked whether what is held back while the server is in doubt may be done."""
 _NEVER = Restart(policy="Never")
 
 
-@dataclass(frozen=True, slots=True)
-class House:
+class House(msgspec.Struct, frozen=True):
     """What all replicas of a machine share."""
 
     node: str
@@ -96,6 +98,8 @@ class Hosted:
         self._declared: Declared | None = None
         """The workload by which that was wished for."""
         self._fate = ""
+        self._in_vain = 0
+        """How often in a row the driver refused to put it back."""
         self._busy: set[asyncio.Task[Any]] = set()
 
     def load(self, found: Sequence[kernel.Marked]) -> None:
@@ -180,6 +184,7 @@ class Hosted:
             exit_code=note.exit_code,
             reason=note.reason,
             gpu_seconds=round(note.gpu_seconds, 1),
+            refusals=note.refusals,
         )
 
     # Its life
@@ -248,6 +253,8 @@ class Hosted:
             await self._put(note.turned(ReplicaState.RUNNING, self._house.clock.now()))
         await self._note_end(wish)
         await self._note_absence(workload, wish)
+        if wish.aim is Aim.RUN and self.note is not None and self.note.refusals:  # called off
+            await self._tell(self.note.but(refusals=0, reason=""))
         try:
             devices = visible(self._house.devices, wish.place) if wish.place and wish.aim is Aim.RUN else ""
         except Refused as error:
@@ -327,18 +334,30 @@ class Hosted:
 
     async def _suspend(self, wish: Wish) -> None:
         assert self.note is not None
-        await self._put(self.note.but(off=Off.LEAVING), tell=False)
         try:
-            await self._in_thread(self._house.devices.suspension.suspend, self.processes, self._house.suspend_seconds)
+            await self._put(self.note.but(off=Off.LEAVING), tell=False)
+        except OSError as error:
+            await self._refused(str(error))
+        try:
+            await self._in_thread(self._house.devices.suspension.suspend, self.processes, self._house.suspend_seconds, gang=self._has_company())
         except CannotSuspend as error:
             if self.running:
-                await self._put(self.note.but(off=Off.NO, reason=f"it could not be suspended: {error}"))
-                raise
+                await self._refused(str(error))
         except Broken as error:
             await self._give_up(wish, str(error))
         if self.running:
             now = self._house.clock.now()
-            await self._put(self.note.turned(ReplicaState.SUSPENDED, now, off=Off.YES, reason=wish.why))
+            await self._put(self.note.turned(ReplicaState.SUSPENDED, now, off=Off.YES, reason=wish.why, refusals=0))
+
+    def _has_company(self) -> bool:
+        """Whether others of its gang are on this machine."""
+        return self._declared is not None and self._declared.nodes.count(self._house.node) > 1
+
+    async def _refused(self, why: str) -> NoReturn:
+        """It could not be suspended, and runs on."""
+        assert self.note is not None
+        await self._tell(self.note.but(off=Off.NO, reason=f"it could not be suspended: {why}", refusals=self.note.refusals + 1))
+        raise CannotSuspend(why)
 
     async def _resume(self) -> None:
         assert self.note is not None
@@ -346,11 +365,15 @@ class Hosted:
         try:
             await self._in_thread(self._house.devices.suspension.resume, self.processes, self._house.suspend_seconds)
         except CannotSuspend as error:
-            if self.running:
+            self._in_vain += error.lasting
+            if self._in_vain >= RESUME_TRIES:
+                await self._give_up(Wish(Aim.END, str(error)), f"it could not be put back on its GPUs in {self._in_vain} tries, and is lost: {error}")
+            elif self.running:
                 await self._put(self.note.but(off=Off.YES, reason=f"it could not be resumed: {error}"))
                 raise
         except Broken as error:
             await self._give_up(Wish(Aim.END, str(error)), str(error))
+        self._in_vain = 0
         if self.running:
             await self._put(self.note.turned(ReplicaState.RUNNING, self._house.clock.now(), off=Off.NO, reason=""))
 
@@ -419,11 +442,7 @@ class Hosted:
             return
         if self.note is None or self.note.state in (ReplicaState.RUNNING, ReplicaState.UNKNOWN):
             note = self._fresh_note(workload, wish).turned(ReplicaState.SUSPENDED, self._house.clock.now(), reason="it had not begun")
-            try:
-                await self._put(note)
-            except OSError:  # to be told it need not be kept: whoever comes after finds as little of it
-                self.note = note
-                self._show()
+            await self._tell(note)
 
     # What is remembered
 
@@ -434,6 +453,14 @@ class Hosted:
         await self._in_thread(journal.save, self._path, note)
         self.note = note
         if tell:
+            self._show()
+
+    async def _tell(self, note: Note) -> None:
+        """To be told it need not be kept: whoever comes after finds the same of it."""
+        try:
+            await self._put(note)
+        except OSError:
+            self.note = note
             self._show()
 
     def _show(self) -> None:

@@ -42,6 +42,8 @@ class Note(msgspec.Struct, frozen=True):
     """The nonce of the start whose end is written here: that a process ended is noted in its record first."""
     over: bool = False
     """It could not be started, or was lost for good: nothing more is done in this attempt."""
+    refusals: int = 0
+    """How often it could not be suspended since it was last asked to leave its GPUs."""
 
     @classmethod
     def fresh(cls, workload: Declared, replica: int, wish: Wish, before: Note | None, now: float) -> Self:

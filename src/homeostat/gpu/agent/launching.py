@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, replace
 from pathlib import Path
 
+import msgspec
 import orjson
+from msgspec.structs import replace
 
 from homeostat.gpu.agent import witness
 from homeostat.gpu.agent.devices import Devices
@@ -20,8 +21,7 @@ MPS_SHARE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 MPS_MEMORY = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(msgspec.Struct, frozen=True):
     """What processes may do here."""
 
     allowed: Allowed = True

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Protocol
+
+import msgspec
 
 from homeostat import __version__
 from homeostat.client import Client, Packed, Unreachable
@@ -31,8 +32,7 @@ _FRACTION, _MIB, _WATTS, _DEGREES, _CORES = 0.05, 512, 50.0, 5.0, 0.1
 """A change of more than this is worth a word: of use and traffic, memory, power, temperature, and CPU."""
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
+class Machine(msgspec.Struct, frozen=True):
     """What a person says of a machine."""
 
     name: str
@@ -48,7 +48,7 @@ class Machine:
     """Default: all of it."""
     memory_mib: int = 0
     """Default: all of it."""
-    labels: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = msgspec.field(default_factory=dict)
     cordoned: bool = False
     """Somebody else keeps new work from it."""
 
@@ -102,17 +102,17 @@ def declaration(machine: Machine, devices: Seen) -> dict[str, Any]:
     return {"metadata": metadata, "spec": wire}
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(msgspec.Struct, frozen=True):
     """A machine at one moment."""
 
     gpus: Sequence[GpuReading] = ()
     processes: Sequence[ProcessUse] = ()
+    trouble: str = ""
 
 
 def worth_telling(before: Reading, now: Reading) -> bool:
     """Whether a reading differs from the one that was told by more than it wavers anyway."""
-    if len(before.gpus) != len(now.gpus) or any(map(_differs, before.gpus, now.gpus)):
+    if before.trouble != now.trouble or len(before.gpus) != len(now.gpus) or any(map(_differs, before.gpus, now.gpus)):
         return True
     cpu = {(one.workload, one.replica): one.cpu for one in before.processes}
     if cpu.keys() != {(one.workload, one.replica) for one in now.processes}:
@@ -138,7 +138,7 @@ def _moved(a: float | None, b: float | None, by: float) -> bool:
 class NodeReporter:
     """Declares the node, and reports its GPUs. Where somebody deletes the node, or its GPUs are cut anew, it is declared again.
 
-    `numbered` are the same GPUs where they come and go: each keeps the index that it was declared with.
+    `numbered` are the same GPUs where they come and go: each keeps the index that it was declared with. `trouble` says why nothing can be begun here.
     """
 
     def __init__(
@@ -152,12 +152,14 @@ class NodeReporter:
         read_seconds: float = READ_SECONDS,
         beat_seconds: float = BEAT_SECONDS,
         numbered: Numbered | None = None,
+        trouble: Callable[[], str] = str,
     ) -> None:
         self._nodes = client.kind(NODE.api_version, NODE.kind)
         self._workloads = client.kind(WORKLOAD.api_version, WORKLOAD.kind, Packed)
         self._machine, self._devices, self._keeper, self._numbered = machine, devices, keeper, numbered
         self._clock = clock or Clock()
         self._every, self._beat = read_seconds, beat_seconds
+        self._trouble = trouble
         self._told = Reading()
         self._told_at = float("-inf")
         self._said = ""
@@ -222,7 +224,7 @@ class NodeReporter:
             log.warning("the GPUs of node %s are others now, and it is declared anew", self._machine.name)
             await self.declare()
             gpus = await asyncio.to_thread(self._devices.read, held)
-        reading = Reading(gpus, processes)
+        reading = Reading(gpus, processes, self._trouble())
         now = self._clock.now()
         if now - self._told_at < self._beat and not worth_telling(self._told, reading):
             return
@@ -231,8 +233,9 @@ class NodeReporter:
             reported_at=datetime.fromtimestamp(int(now), UTC),
             gpus=tuple(gpus),
             processes=tuple(processes),
+            trouble=reading.trouble,
         )
-        wire = {k: v for k, v in encode(status).items() if k in ("agent", "reportedAt", "gpus", "processes")}
+        wire = {k: v for k, v in encode(status).items() if k in ("agent", "reportedAt", "gpus", "processes", "trouble")}
         obj = {"metadata": {"name": self._machine.name}, "status": wire}
         await self._nodes.apply(obj, field_manager=MANAGER, force=True, subresource="status")
         self._told, self._told_at = reading, now

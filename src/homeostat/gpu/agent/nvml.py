@@ -7,14 +7,14 @@ import importlib
 import logging
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
+import msgspec
 from msgspec import structs
 
 from homeostat.gpu.agent.devices import Gone, Held, numbered
-from homeostat.gpu.agent.suspend import CudaCheckpoint, Suspension
+from homeostat.gpu.agent.suspend import SHARED_SINCE, CudaCheckpoint, Suspension
 from homeostat.gpu.kinds import Gpu, GpuHealth, GpuReading, is_part
 
 log = logging.getLogger("homeostat.gpu.agent")
@@ -34,8 +34,7 @@ class NoNvml(Exception):
     """There is no GPU to be seen here. The message says why, and what to do."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
+class _Part(msgspec.Struct, frozen=True):
     """A part that a GPU is cut into by MIG."""
 
     handle: Any
@@ -49,8 +48,7 @@ class _Part:
         return self.model.partition("-MIG-")[2]
 
 
-@dataclass(slots=True)
-class _Card:
+class _Card(msgspec.Struct):
     """A GPU as it is in the machine, cut or not."""
 
     handle: Any
@@ -63,12 +61,11 @@ class _Card:
     failed: str = ""
     """The XID that it was lost by; that does not heal by itself."""
     suspect: str = ""
-    seen: dict[int, int] = field(default_factory=dict)
+    seen: dict[int, int] = msgspec.field(default_factory=dict)
     """By kind of sample: when the last one was taken that has been counted."""
 
 
-@dataclass(slots=True)
-class _Device:
+class _Device(msgspec.Struct):
     """What is declared as a GPU: a card, or a part of one."""
 
     gpu: Gpu
@@ -115,7 +112,7 @@ class Nvml:
         """The indexes of those that are no more."""
         self._look()
         self._devices = self._with_numbers(self._there(()), (), ())
-        self.suspension: Suspension = CudaCheckpoint(self.holders)
+        self.suspension: Suspension = CudaCheckpoint(self.holders, restores_shared=self._driver() >= SHARED_SINCE)
         self._events = self._listen()
 
     @property
@@ -146,13 +143,18 @@ class Nvml:
                 raise Gone(f"GPU {index} of this node is no more: it was cut anew by MIG, or taken out")
         return ",".join(by_index[index] for index in indexes)  # uuids mean the same to every process, whatever it sees
 
-    def holders(self) -> Mapping[int, int]:
-        """The pids that have memory on a GPU, and how many MiB in all."""
-        found: dict[int, int] = {}
+    def holders(self) -> Mapping[int, Mapping[int, int]]:
+        """The pids that have memory on a GPU, and how many MiB, by the GPU's index."""
+        found: dict[int, dict[int, int]] = {}
         for device in self._devices:
             for one in self._ask(self._nvml.nvmlDeviceGetComputeRunningProcesses, device.handle) or ():
-                found[one.pid] = found.get(one.pid, 0) + (one.usedGpuMemory or 0) // _MIB
+                found.setdefault(one.pid, {})[device.gpu.index] = (one.usedGpuMemory or 0) // _MIB
         return found
+
+    def _driver(self) -> int:
+        """The major version of the driver; 0 where it does not tell."""
+        major = _text(self._ask(self._nvml.nvmlSystemGetDriverVersion) or "").partition(".")[0]
+        return int(major) if major.isdecimal() else 0
 
     def read(self, held: Mapping[int, Held]) -> list[GpuReading]:
         self._look()

@@ -64,6 +64,11 @@ class Origin:
         self.set_back = asyncio.Event()
         """Set when the server turns out to have gone back in time: what was read of it before is of no use."""
 
+    @property
+    def trouble(self) -> str:
+        """Why nothing can be written into the state directory at present, and so nothing be begun; empty: it can."""
+        return self._trouble
+
     # What is asked
 
     async def check(self, node: str) -> None:

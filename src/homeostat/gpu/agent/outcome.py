@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from homeostat.gpu.agent.wanted import Aim, Wish
 from homeostat.gpu.kinds import ReplicaState
@@ -13,8 +14,7 @@ _SHOWN = 200
 _TAIL = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True):
     """How it is reported."""
 
     state: ReplicaState

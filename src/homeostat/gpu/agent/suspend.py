@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from homeostat.gpu.agent.family import Family, go_on, stop, uses_cuda
+from homeostat.gpu.agent.family import Family, go_on, shares_memory, stop, uses_cuda
 from homeostat.providers.process.record import Identity
 
 ROLL_BACK_SECONDS = 60.0
@@ -22,8 +22,20 @@ _SPARE_MIB = 512
 """What must be left of the machine's memory."""
 
 
+SHARED_SINCE = 610
+"""The first driver that brings back who shares memory on a GPU with other processes. Those before take it off and then never put it back."""
+_OUT_OF_MEMORY = 2
+
+
 class CannotSuspend(Exception):
-    """It did not work, and the processes are as they were before. The message is for people."""
+    """It did not work, and the processes are as they were before. The message is for people.
+
+    `lasting`: the driver refused to put them back for another reason than a lack of memory, which nobody can end.
+    """
+
+    def __init__(self, text: str, *, lasting: bool = False) -> None:
+        super().__init__(text)
+        self.lasting = lasting
 
 
 class Broken(Exception):
@@ -37,8 +49,8 @@ class Suspension(Protocol):
     an earlier call was cut short, by a kill say.
     """
 
-    def suspend(self, family: Family, seconds: float) -> None:
-        """They stand still, and hold nothing on a GPU any more. Within these seconds, or not at all."""
+    def suspend(self, family: Family, seconds: float, *, gang: bool) -> None:
+        """They stand still, and hold nothing on a GPU any more. Within these seconds, or not at all. `gang`: others of its gang are on this machine."""
 
     def resume(self, family: Family, seconds: float) -> None:
         """They are back on the GPUs that they left, and go on."""
@@ -47,7 +59,7 @@ class Suspension(Protocol):
 class Standstill:
     """For simulated GPUs: processes are stopped, and continued."""
 
-    def suspend(self, family: Family, seconds: float) -> None:
+    def suspend(self, family: Family, seconds: float, *, gang: bool) -> None:
         try:
             stop(family, seconds)
         except TimeoutError as error:
@@ -62,18 +74,22 @@ class CudaCheckpoint:
     """For NVIDIA's GPUs, driver 570 or later: the driver moves what a process has on the GPU into the machine's memory, and back.
 
     The driver is asked by a process of its own (`cuda.py`), which can be killed when it hangs. `holders` tells the pids that hold memory
-    on a GPU and how many MiB: what should have left is looked for there. Managed memory, and memory that processes share on the GPU, is not
-    supported by every driver: then it is refused and they run on, or the driver gives them up.
+    on a GPU and how many MiB, by GPU: what should have left is looked for there. Managed memory is not supported by every driver: then it is
+    refused and they run on, or the driver gives them up. Memory that processes share on GPUs is left where it is, unless the driver
+    `restores_shared`: others take it off, and fail when it should come back.
     """
 
-    def __init__(self, holders: Callable[[], Mapping[int, int]], driver: Path = DRIVER) -> None:
+    def __init__(self, holders: Callable[[], Mapping[int, Mapping[int, int]]], driver: Path = DRIVER, *, restores_shared: bool = False) -> None:
         self._holders = holders
         self._driver = driver
+        self._restores_shared = restores_shared
 
-    def suspend(self, family: Family, seconds: float) -> None:
+    def suspend(self, family: Family, seconds: float, *, gang: bool) -> None:
         deadline = time.monotonic() + seconds
         go_on(family)  # after a try that was cut short: the driver's part of a process must run to answer
-        pids = _cuda(family())
+        processes = family()
+        pids = _cuda(processes)
+        self._check_shared(processes, pids, gang)
         self._check_room(pids)
         try:
             self._ask("suspend", pids, seconds)
@@ -90,7 +106,7 @@ class CudaCheckpoint:
         try:
             self._ask("resume", _cuda(family()), seconds)
         except CannotSuspend:
-            stop(family, ROLL_BACK_SECONDS)  # it waits where it is: most likely another holds the memory
+            stop(family, ROLL_BACK_SECONDS)  # it waits where it is
             raise
 
     def _roll_back(self, family: Family) -> None:
@@ -100,9 +116,25 @@ class CudaCheckpoint:
         except CannotSuspend as error:
             raise Broken(f"it could neither leave the GPU nor come back: {error}") from None
 
+    def _check_shared(self, processes: list[Identity], pids: list[int], gang: bool) -> None:
+        """Nobody can tell for sure whether memory is shared; what speaks for it is enough, for what is taken off then is lost."""
+        if self._restores_shared or not pids:
+            return
+        held = {pid: found for pid, found in self._holders().items() if pid in pids}
+        sharing = next((one.pid for one in processes if shares_memory(one)), None)
+        if sharing is not None:
+            why = f"pid {sharing} shares memory on the GPU with other processes"
+        elif gang:
+            why = "others of its gang are on this machine, and most likely share memory on GPUs with it"
+        elif len(held) > 1 and len({gpu for found in held.values() for gpu in found}) > 1:
+            why = "its processes are on several GPUs, and most likely share memory on them"
+        else:
+            return
+        raise CannotSuspend(f"{why}, which only drivers from {SHARED_SINCE} on can put back: say Checkpoint or Restart for it")
+
     def _check_room(self, pids: list[int]) -> None:
         held = self._holders()
-        needed = sum(held.get(pid, 0) for pid in pids)
+        needed = sum(sum(held[pid].values()) for pid in pids if pid in held)
         free = _available_mib()
         if needed and free < needed + _SPARE_MIB:
             raise CannotSuspend(f"it has {needed} MiB on the GPU, and the machine has room for {free} MiB")
@@ -124,7 +156,7 @@ class CudaCheckpoint:
         if answer.get("broken"):
             raise Broken(answer["error"])
         if answer.get("error"):
-            raise CannotSuspend(answer["error"])
+            raise CannotSuspend(answer["error"], lasting=what == "resume" and answer.get("code", _OUT_OF_MEMORY) != _OUT_OF_MEMORY)
 
 
 def _cuda(processes: list[Identity]) -> list[int]:

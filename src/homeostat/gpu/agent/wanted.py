@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -45,8 +44,7 @@ class Off(StrEnum):
     RETURNING = "returning"
 
 
-@dataclass(frozen=True, slots=True)
-class Declared:
+class Declared(msgspec.Struct, frozen=True):
     """A workload as far as an agent has to do with it."""
 
     uid: str
@@ -57,7 +55,7 @@ class Declared:
     attempt: int
     places: Mapping[int, Place]
     """By replica, on whatever node."""
-    at_work: Mapping[int, frozenset[str]] = field(default_factory=dict)
+    at_work: Mapping[int, frozenset[str]] = msgspec.field(default_factory=dict)
     """By replica, the nodes that report a process of it which is on GPUs, as far as they can tell."""
 
     @property
@@ -66,8 +64,7 @@ class Declared:
         return [place.node for _, place in sorted(self.places.items())]
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
+class Wish(msgspec.Struct, frozen=True):
     """What should become of one replica here, and why."""
 
     aim: Aim
@@ -83,8 +80,7 @@ class Wish:
     """The node on which it has still to end before it may run here: it never runs twice."""
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(msgspec.Struct, frozen=True):
     """How one replica stands on this machine."""
 
     running: bool = False

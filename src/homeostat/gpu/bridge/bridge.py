@@ -8,8 +8,9 @@ import logging
 import os
 import re
 from collections.abc import Collection, Iterable
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from homeostat.client import Client, Key, Unreachable
 from homeostat.gpu.agent.devices import Held

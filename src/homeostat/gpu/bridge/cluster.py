@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, Protocol
+
+import msgspec
 
 from homeostat.gpu.agent.wanted import Declared
 from homeostat.gpu.kinds import Place
@@ -46,8 +47,7 @@ class Stage(StrEnum):
     OVER = "over"
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(msgspec.Struct, frozen=True):
     """One start of a replica, as the cluster tells it."""
 
     mark: Mark
@@ -68,8 +68,7 @@ class Job:
     """It ended because the cluster took its place away, and not by itself."""
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(msgspec.Struct, frozen=True):
     """A machine with GPUs of the cluster."""
 
     name: str
@@ -91,17 +90,15 @@ class Member:
     """What the cluster calls this kind of GPU."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sight:
+class Sight(msgspec.Struct, frozen=True):
     """A cluster at one moment."""
 
-    members: Mapping[str, Member] = field(default_factory=dict)
+    members: Mapping[str, Member] = msgspec.field(default_factory=dict)
     jobs: Sequence[Job] = ()
     """Of all bridges, live and over."""
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
+class Order(msgspec.Struct, frozen=True):
     """A replica that is to be begun."""
 
     mark: Mark

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from homeostat.gpu.agent.nvml import model_of
 from homeostat.model.names import dns_subdomain_problems
@@ -16,11 +17,10 @@ _FORM = re.compile(r"([^=]*)=([A-Za-z0-9][A-Za-z0-9._-]{0,62})(?::(\d+)([MG])i?)
 _passed_over: set[str] = set()
 
 
-@dataclass(frozen=True, slots=True)
-class Models:
+class Models(msgspec.Struct, frozen=True):
     """`said` are models and their memory in MiB by what the cluster calls them; `prefix` comes before the names of nodes."""
 
-    said: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    said: Mapping[str, tuple[str, int]] = msgspec.field(default_factory=dict)
     prefix: str = ""
 
     @classmethod

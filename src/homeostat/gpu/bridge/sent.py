@@ -6,11 +6,12 @@ import asyncio
 import logging
 import signal
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 from msgspec import structs
+from msgspec.structs import replace
 
 from homeostat.gpu.agent import journal
 from homeostat.gpu.agent.launching import about
@@ -33,8 +34,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 1.0, 120.0
 _KEEPS_STATE = (Preemption.SUSPEND, Preemption.NEVER)
 
 
-@dataclass(frozen=True, slots=True)
-class House:
+class House(msgspec.Struct, frozen=True):
     """What all replicas of a cluster share."""
 
     cluster: Cluster

@@ -32,7 +32,7 @@ from homeostat.gpu.controller.standing import (
     target_of,
 )
 from homeostat.gpu.controller.undone import is_reserved, take_back
-from homeostat.gpu.decisions import Memory, Plan
+from homeostat.gpu.decisions import Memory, Plan, Verb
 from homeostat.gpu.governor import decide
 from homeostat.gpu.kinds import NODE, POLICY, POOL, TENANT, WORKLOAD, GpuPolicySpec
 from homeostat.gpu.kinds import Phase as Stage
@@ -497,6 +497,8 @@ class Governor:
         obj, wish = self.known.object(ref), self.wishes.get(ref.uid)
         if obj is None or wish is None or wish.target != target or state_of(self.known.status(ref)) != wish.basis:
             raise Moved("the governor has decided anew")
+        if wish.decision.verb is Verb.KEEP and self.known.status(ref).get("phase") != Stage.SUSPENDING:
+            raise Moved("it was suspended in the meantime")
         now, before = self._clock.now(), obj.get("status") or {}
         patch = self._speaker.first_words(obj) | carried_out(obj, wish, now, self.lost, self.price)
         if before.get("conditions"):  # else nothing was told yet that is no longer so

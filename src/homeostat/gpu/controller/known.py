@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from homeostat.client import Informer, Key, Packed
 from homeostat.gpu.controller.hearing import Hearing
@@ -21,8 +22,7 @@ OPENED = 1024
 """Workloads that are kept decoded."""
 
 
-@dataclass(slots=True)
-class _Opened:
+class _Opened(msgspec.Struct):
     packed: Packed
     obj: Object
     settled: Object | None = None

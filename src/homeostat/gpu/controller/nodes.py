@@ -7,8 +7,9 @@ The fleet are the nodes: to cordon, to drain and to give back one changes one of
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
+
+from msgspec.structs import replace
 
 from homeostat.client import Client, Key
 from homeostat.gpu.kinds import NODE, GpuNodeSpec, GpuNodeStatus, NodePoolSpec, NodeStage

@@ -21,7 +21,9 @@ _WORDS = {
     Constraint.SLA: "SlaMissed",
     Constraint.BUDGET: "BudgetUsedUp",
     Constraint.DRAIN: "HoldsUpDrain",
+    Constraint.TENANT: "UnknownTenant",
     Constraint.OBSERVER: "ObserverSuspected",
+    Constraint.SUSPENSION: "CannotSuspend",
 }
 _USED_AGAIN = "its GPUs are used again"
 
@@ -38,7 +40,7 @@ class Notices:
 
     def of(self, plan: Plan, about: Callable[[Decision], About | None]) -> list[Notice]:
         """What is new in a plan. `about` finds the object; what is gone by now is not told of."""
-        said = plan.of(Verb.WARN, Verb.REPORT)
+        said = [one for one in plan.of(Verb.WARN, Verb.REPORT, Verb.KEEP) if one.constraint is not Constraint.NONE]
         now = frozenset((one.kind, one.subject, one.constraint) for one in said)
         found = []
         self.changed = self._memory.warned.keys() - plan.memory.warned.keys()
@@ -57,7 +59,7 @@ class Notices:
         self._marks.pop(uid, None)
 
     def conditions(self, obj: Object, said: Mapping[str, Any], now: str) -> list[Object] | None:
-        """The conditions in `said`, with `SlaMet` and `Idle` as they are now; None where that changes nothing."""
+        """The conditions in `said`, with `SlaMet`, `Idle` and `Suspendable` as they are now; None where that changes nothing."""
         uid, marks = obj["metadata"]["uid"], self._marks.get(obj["metadata"]["uid"], {})
         built: Object = {"status": {"conditions": [dict(one) for one in said.get("conditions") or ()]}}
         generation, changed = obj["metadata"].get("generation"), False
@@ -75,4 +77,19 @@ class Notices:
             changed |= set_condition(
                 built, "Idle", "False", now=now, reason="InUse", message=_USED_AGAIN, observed_generation=generation
             )
+        changed |= _mark_suspendable(built, obj, now)
         return built["status"]["conditions"] if changed else None
+
+
+def _mark_suspendable(built: Object, obj: Object, now: str) -> bool:
+    """Says that one cannot be suspended, by what was decided of it; and that this is over, once it was or is begun anew."""
+    status, generation = obj.get("status") or {}, obj["metadata"].get("generation")
+    decided = status.get("decision") or {}
+    if (decided.get("verb"), decided.get("constraint")) == (Verb.KEEP, Constraint.SUSPENSION):
+        why = decided["reason"]
+        return set_condition(built, "Suspendable", "False", now=now, reason="CannotSuspend", message=why, observed_generation=generation)
+    over = status.get("phase") == "Suspended" or decided.get("verb") in (Verb.ADMIT, Verb.RESUME, Verb.MIGRATE)
+    if not over or (find_condition(built, "Suspendable") or {}).get("status") != "False":
+        return False
+    why = "it was suspended, or begun anew"
+    return set_condition(built, "Suspendable", "True", now=now, reason="Over", message=why, observed_generation=generation)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any
+
+import msgspec
 
 from homeostat.gpu.decisions import Decision, Verb
 from homeostat.gpu.kinds import WHOLE, Place, Preemption, ReplicaState
@@ -37,8 +38,7 @@ class WorkloadState(Spec):
     """Of what is on GPUs; where the state of a suspended one lies is no business of the loop's."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
+class Wish(msgspec.Struct, frozen=True):
     """What the governor wants of a workload that stands as it did when that was decided."""
 
     basis: WorkloadState
@@ -65,7 +65,7 @@ def _place(raw: Mapping[str, Any]) -> Place:
 def target_of(decision: Decision) -> WorkloadState | None:
     """How a workload will stand when a decision was carried out; None where nothing is to be done to it."""
     match decision.verb:
-        case Verb.ADMIT | Verb.RESUME | Verb.MIGRATE:
+        case Verb.ADMIT | Verb.RESUME | Verb.MIGRATE | Verb.KEEP:
             return WorkloadState(phase=Stage.RUNNING, assignment=decision.places)
         case Verb.SUSPEND | Verb.PREEMPT | Verb.RECLAIM | Verb.REQUEUE:
             return WorkloadState(phase=Stage.SUSPENDED)
@@ -95,9 +95,12 @@ def carried_out(obj: Object, wish: Wish, now: float, lost: Lost, price: Price = 
     patch: Object = {"reason": wish.decision.reason, "constraint": str(wish.decision.constraint), "decision": decided(wish, now)}
     if wish.basis.phase is Stage.RUNNING:
         patch |= _used(obj, now, price) | {"startedAt": None, "waitingSince": format_micro_time(now)}
+    if wish.decision.verb is Verb.KEEP:
+        return patch | dict.fromkeys(_SAID_OF_WAITING[1:]) | _run_on(status, now)
     if target.phase is Stage.RUNNING:
         places = encode(target).get("assignment", [])
         begun = wish.basis.phase is not Stage.RUNNING
+        patch |= {"tenant": obj["spec"]["tenant"]} if begun else {}
         patch |= dict.fromkeys(_SAID_OF_WAITING) | (_unheard(status, places, lost, begun=begun) or {})
         return {**patch, "phase": "Starting", "assignment": places, "startedAt": format_micro_time(now), "waitingSince": None}
     if target.phase is Stage.FAILED:
@@ -107,6 +110,12 @@ def carried_out(obj: Object, wish: Wish, now: float, lost: Lost, price: Price = 
         # From before it was begun: by now it may be on its way back, and agents tell anew.
         patch["reports"] = [one for one in status["reports"] if one.get("state") != _SUSPENDED]
     return patch | (settled({**obj, "status": {**status, **patch}}, now, lost) or {})
+
+
+def _run_on(status: Status, now: float) -> Object:
+    """Of one that was to leave its GPUs and could not: it has not been off them."""
+    since, times = status.get("waitingSince") or format_micro_time(now), max(status.get("suspensions", 0) - 1, 0)
+    return {"phase": "Starting", "startedAt": since, "waitingSince": None, "suspensions": times}
 
 
 def meanwhile(before: Status, patch: Object) -> Object:

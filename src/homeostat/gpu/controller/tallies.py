@@ -12,6 +12,7 @@ from homeostat.gpu.cycle import HOUR
 from homeostat.gpu.decisions import Constraint, Plan, Verb
 from homeostat.gpu.explain import standings
 from homeostat.gpu.kinds import TENANT, WHOLE, WORKLOAD, share_text
+from homeostat.gpu.policies.budget import rounded
 from homeostat.gpu.snapshot import NONE, Floats, Health, Phase, Snapshot
 from homeostat.model.clock import format_time
 from homeostat.model.conditions import set_condition
@@ -90,7 +91,7 @@ def tenants(snapshot: Snapshot, plan: Plan, tally: Tally, declared: Mapping[str,
             **tally.since(name, (declared.get(name) or {}).get("status") or {}),
         }
         if name in plan.memory.spent:
-            found[name]["gpuHours"] = round(plan.memory.spent[name][1], 1)
+            found[name]["gpuHours"] = rounded(plan.memory.spent[name][1], float(there.budget[at]))
         _promise(found[name], plan, snapshot, at, declared.get(name))
     total = dict.fromkeys(there.name, 0)
     for one in standings(plan.pending.cycle):

@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
+from msgspec import structs
+
 from homeostat.client import Client
 from homeostat.gpu.controller.governing import Governor
 from homeostat.gpu.controller.lane import Lane
@@ -125,7 +127,7 @@ class Workload(Provider[WorkloadSpec, WorkloadState]):
     def attribute(self, spec: WorkloadSpec, diff: Diff) -> Diff:
         """Where a node was lost, nobody meant it: it is a repair."""
         displaced = is_displaced(self._governor.known.status(current().ref), self._governor.lost)
-        return replace(diff, cause=Cause.DRIFT) if displaced else diff
+        return structs.replace(diff, cause=Cause.DRIFT) if displaced else diff
 
     def change_set(self, spec: WorkloadSpec, diff: Diff) -> str:
         """One decision of the governor: all that a quota as it stands now takes back is judged as one.

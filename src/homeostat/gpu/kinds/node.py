@@ -95,6 +95,8 @@ class GpuNodeStatus(Spec):
     reported_at: datetime | None = None
     gpus: Annotated[tuple[GpuReading, ...], ListMap("index")] = ()
     processes: Annotated[tuple[ProcessUse, ...], ListMap("workload", "replica")] = ()
+    trouble: str = ""
+    """Why its agent can begin nothing at present, such as a full disk: what runs goes on, and nothing new is placed there. Empty: it can."""
     allocated: str = "0"
     flaps: int = 0
     """How often it was lost and came back lately."""

@@ -58,7 +58,8 @@ class NodePoolSpec(Spec):
     minimum: Annotated[int, Meta(ge=0, le=NODES_MOST)] = 0
     """So many are kept though nothing runs on them."""
     maximum: Annotated[int, Meta(ge=0, le=NODES_MOST)] = 0
-    """No more are had. A node that is being replaced does not count; those beyond a lowered maximum are drained and given back."""
+    """No more are had. A node that is being replaced does not count; those beyond a lowered maximum are drained and given back, but for those that
+    joined by themselves, which nobody could give back."""
     cost_per_hour: Amount = 0.0
     """Of a node; the cheapest pool that has what is wanted is asked."""
     spot: bool = False

@@ -135,6 +135,8 @@ class Report(Spec):
     """In a sentence, for people."""
     gpu_seconds: float = 0.0
     """Used here up to `since`; while it runs, what has passed since then comes on top."""
+    refusals: int = 0
+    """How often it could not be suspended since it was last asked to leave its GPUs."""
 
 
 class Ahead(Spec):
@@ -150,7 +152,7 @@ class Decided(Spec):
     """What the governor last had done to a workload: it stays when `reason` has gone on to why it waits now."""
 
     verb: str
-    """admit, resume, migrate, suspend, preempt, reclaim, requeue or end."""
+    """admit, resume, migrate, keep, suspend, preempt, reclaim, requeue or end."""
     reason: str
     constraint: str
     at: datetime
@@ -163,6 +165,8 @@ class WorkloadStatus(Spec):
 
     phase: Phase = Phase.PENDING
     assignment: Annotated[tuple[Place, ...], ListMap("replica")] = ()
+    tenant: str = ""
+    """For whom it was placed. What it holds counts for that one while it names a tenant that does not exist, or that its namespace may not use."""
     attempt: int = 0
     """Counted up to have replicas that ended by themselves, or could not be started, run once more."""
     reports: Annotated[tuple[Report, ...], ListMap("replica", "node")] = ()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 
+import msgspec
 import numpy as np
 
 from homeostat.gpu.kinds import WHOLE
@@ -29,8 +29,7 @@ MODELS = 0.08
 """A device of a model that others insist on."""
 
 
-@dataclass(frozen=True, slots=True)
-class Asks:
+class Asks(msgspec.Struct, frozen=True):
     """What pods ask for, as arrays of any one shape."""
 
     cpu: Ints
@@ -45,8 +44,7 @@ class Asks:
         return cls(*columns)
 
 
-@dataclass(frozen=True, slots=True)
-class Prices:
+class Prices(msgspec.Struct, frozen=True):
     """Losses in thousandths of GPUs, by what is free. Learned once, used for many decisions."""
 
     cpu_step: int

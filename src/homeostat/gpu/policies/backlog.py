@@ -140,7 +140,7 @@ def able_pools(cycle: Cycle, at: int, pools: Pools) -> Bools:
 
 
 def _give_back(cycle: Cycle, there: Ints, trusted: Bools, backlog: bool) -> None:
-    """Gives back nodes beyond the maximum, and those that nothing has been on for a while: these a few at a time, never below the minimum,
+    """Gives back nodes beyond the maximum, of those that the pool got, and those that nothing has been on for a while: these a few at a time, never below the minimum,
     and none that is empty while others wait. Those beyond the maximum are named all at once, so that the guards see how much that is: a
     number that was mistyped takes away a fleet, and a tenth of it at a time is still all of it."""
     nodes, pools, places = cycle.snapshot.nodes, cycle.snapshot.pools, cycle.snapshot.places
@@ -154,6 +154,8 @@ def _give_back(cycle: Cycle, there: Ints, trusted: Bools, backlog: bool) -> None
         name, pool = nodes.name[node], int(nodes.pool[node])
         if not trusted[node] or (room <= 0 and beyond[pool] <= 0):
             continue
+        if beyond[pool] > 0 and not nodes.given[node]:
+            continue
         if beyond[pool] > 0:
             reason = f"{pools.name[pool]} has {there[pool]} nodes, more than its maximum of {pools.maximum[pool]}"
             cycle.say_of(Verb.DRAIN, "GpuNode", name, reason, Constraint.BACKLOG)
@@ -164,6 +166,9 @@ def _give_back(cycle: Cycle, there: Ints, trusted: Bools, backlog: bool) -> None
         else:
             continue
         room, beyond[pool], left[pool] = room - 1, beyond[pool] - 1, left[pool] - 1
+    for pool in np.flatnonzero(beyond > 0).tolist():
+        reason = f"{pools.name[pool]} has {beyond[pool]} more than its maximum of {pools.maximum[pool]} that joined by themselves, and stay"
+        cycle.say_of(Verb.REPORT, "NodePool", pools.name[pool], reason, Constraint.BACKLOG)
 
 
 def _is_idle(cycle: Cycle, node: int, held: Floats) -> bool:

@@ -17,7 +17,7 @@ def end(cycle: Cycle) -> None:
     runs = cycle.held & ~cycle.leaving
     for at in np.flatnonzero(runs & (w.ran >= w.maximum)).tolist():
         cycle.stop(Verb.END, at, f"it has run for its maximum of {span(w.maximum[at])}", Constraint.RUNTIME)
-    for at in np.flatnonzero(runs & ~cycle.leaving & w.stopped).tolist():
+    for at in np.flatnonzero(runs & ~cycle.leaving & w.stopped & (~cycle.unyielding | w.deleted)).tolist():
         cycle.stop(Verb.SUSPEND, at, "a person asked for it to be suspended, or deleted it", Constraint.STOPPED)
     for at in np.flatnonzero((w.phase == Phase.SUSPENDED) & w.deleted).tolist():
         cycle.say(Verb.END, at, "it was deleted, and the state in which it was suspended goes with it", Constraint.STOPPED)

@@ -10,6 +10,7 @@ import numpy as np
 
 from homeostat.gpu.cycle import Cycle, span
 from homeostat.gpu.decisions import Constraint, Verb
+from homeostat.gpu.policies import keeping
 from homeostat.gpu.snapshot import NONE, Health, Phase
 
 
@@ -49,7 +50,7 @@ def mend(cycle: Cycle) -> None:
     failed = nodes.health == Health.FAILED
     dead = cycle.silent[places.node] | failed[places.node, places.gpu]
     for at in np.unique(places.workload[dead]).tolist():
-        if cycle.held[at] and not cycle.leaving[at]:
+        if cycle.held[at] and (not cycle.leaving[at] or keeping.is_given_up(cycle, at)):
             cycle.displace(at)
     for at in cycle.gone:
         if cycle.snapshot.workloads.phase[at] in (Phase.STARTING, Phase.RUNNING) and not (cycle.displaced[at] and cycle.waits[at]):

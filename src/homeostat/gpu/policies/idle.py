@@ -55,7 +55,7 @@ def _act(cycle: Cycle, at: int, idle_for: float) -> None:
     policy, w, uid = cycle.policy.idle, cycle.snapshot.workloads, cycle.snapshot.workloads.uid[at]
     warned, grace = cycle.memory.warned.get(uid), policy.grace.total_seconds()
     held = f"it holds {gpus(int(cycle.total[at]))} and has not used them for {span(idle_for)} (GPU, memory and CPU)"
-    keeps = w.idle[at] == Idle.WARN or w.preemption[at] == Mode.NEVER
+    keeps = w.idle[at] == Idle.WARN or w.preemption[at] == Mode.NEVER or cycle.unyielding[at]
     if warned is None:
         then = "" if keeps else f"; they are taken back in {span(grace)} if that goes on"
         cycle.say(Verb.WARN, at, held + then, Constraint.IDLE)

@@ -55,7 +55,7 @@ def honour(cycle: Cycle) -> None:
             (place.replica, by_name[place.node], gpu, place.milli) for place in kept.places for gpu in place.gpus
         )
         tenant, column = int(w.tenant[at]), int(cycle.snapshot.tenants.column[w.tenant[at], nodes.model[taken[0][1]]])
-        if column == NONE or sum(milli for _, _, _, milli in taken) != cycle.total[at]:
+        if column == NONE or sum(milli for _, _, _, milli in taken) != cycle.total[at] or _in_vain(cycle, taken):
             continue
         if cycle.fleet.holds(taken) and cycle.ledger.room(tenant, column) >= cycle.total[at]:
             cycle.fleet.take(taken, cycle.need_of(at))
@@ -64,6 +64,14 @@ def honour(cycle: Cycle) -> None:
             waiting.append((at, taken, kept.until))
     for at, taken, until in waiting:  # last of all: what is still to be cleared for one keeps nobody from what is clear
         reserve(cycle, at, taken, until)
+
+
+def _in_vain(cycle: Cycle, taken: Taken) -> bool:
+    """Whether somebody is on these GPUs who cannot make room after all."""
+    if not cycle.unyielding.any():
+        return False
+    stays = {(node, gpu) for at in np.flatnonzero(cycle.unyielding & cycle.held).tolist() for _, node, gpu, _ in cycle.taken_of(at)}
+    return not stays.isdisjoint((node, gpu) for _, node, gpu, _ in taken)
 
 
 def reserve(cycle: Cycle, at: int, taken: Taken, until: float) -> None:
@@ -102,6 +110,7 @@ class Preemption:
             & ~cycle.leaving
             & (w.phase == Phase.RUNNING)
             & (w.preemption != Mode.NEVER)
+            & ~cycle.unyielding
             & ~early
             & (w.tenant >= 0)
         )
@@ -109,6 +118,9 @@ class Preemption:
             cycle.find([uid for uid, times in cycle.next.preempted.items() if len(times) >= self.policy.per_workload])
         ] = False
         self.able: Ints = np.flatnonzero(able & (cycle.column != NONE))
+        would = cycle.held & ~cycle.leaving & cycle.unyielding & (w.preemption != Mode.NEVER) & (cycle.column != NONE)
+        self.unyielding: Ints = np.flatnonzero(would)
+        """Who would have to make room, could it be suspended."""
         self.taken: dict[int, int] = {}
         """What each tenant was given in this cycle, or lost."""
         self.fleet, self.ledger = _settled_fleet(cycle), cycle.ledger.settled()
@@ -139,7 +151,7 @@ class Preemption:
         cycle, w, shape, in_vain = self.cycle, self.cycle.snapshot.workloads, self.shape, self.in_vain
         tries = 0
         for at in waiting.tolist():
-            if tries >= most or self.left <= 0 or not len(self.able):
+            if tries >= most or self.left <= 0 or not len(self.able) + len(self.unyielding):
                 return
             key = (int(w.tenant[at]), int(shape[at]), int(w.priority[at]))
             if at in cycle.reserved or key in in_vain:
@@ -147,6 +159,7 @@ class Preemption:
             tries += 1
             if not self._clear_for(at):
                 in_vain.add(key)
+                self._name_unyielding(at)
 
     def _clear_for(self, at: int) -> bool:
         """Makes room for one if it may and can; also where it only has to wait for others to be gone."""
@@ -166,6 +179,20 @@ class Preemption:
             reserve(cycle, at, taken, cycle.now + RESERVED_FOR)
             return True
         return False
+
+    def _name_unyielding(self, at: int) -> None:
+        """Notes who would make room for one that finds none, if it could."""
+        cycle, able = self.cycle, self.able
+        if not len(self.unyielding):
+            return
+        self.able = np.union1d(able, self.unyielding)
+        for model in cycle.models_of(at):
+            column = int(cycle.snapshot.tenants.column[cycle.snapshot.workloads.tenant[at], model])
+            found = self._fewest(at, cycle.need_of(at), model, column, self._victims(at, model, column)[0])
+            if found is not None and (stays := np.intersect1d(found[0], self.unyielding)).size:
+                cycle.unmoved[at] = int(stays[0])
+                break
+        self.able = able
 
     def _preempt(self, victim: int, at: int, right: Constraint) -> None:
         cycle, w, names = self.cycle, self.cycle.snapshot.workloads, self.cycle.snapshot.tenants.name

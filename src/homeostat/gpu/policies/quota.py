@@ -13,6 +13,7 @@ import numpy as np
 from homeostat.gpu.cycle import Cycle, gpus
 from homeostat.gpu.decisions import Constraint, Verb
 from homeostat.gpu.kinds import share_text
+from homeostat.gpu.policies.moving import tell_once
 from homeostat.gpu.snapshot import NONE, Mode
 
 _WIDEST = 200_000
@@ -23,6 +24,11 @@ def bring_back(cycle: Cycle) -> None:
     """Suspends what runs beyond the quota of its tenant, or beyond what the cohort has."""
     ledger, tenants, models = cycle.ledger, cycle.snapshot.tenants, cycle.snapshot.models
     _no_longer_allowed(cycle)
+    for at in cycle.find(cycle.snapshot.astray):
+        w = cycle.snapshot.workloads
+        named, counts = cycle.snapshot.astray[w.uid[at]], tenants.name[w.tenant[at]]
+        reason = f"{named} is no tenant that its namespace may use: what it holds counts for {counts}, and it does not start again"
+        tell_once(cycle, f"{w.uid[at]}/tenant", at, reason, Constraint.TENANT)
     for tenant, column in np.argwhere(ledger.excess() > 0).tolist():
         most, used = (
             int(ledger.limits.most[tenant, column]),
@@ -39,7 +45,7 @@ def _no_longer_allowed(cycle: Cycle) -> None:
     """A type that the tenant has no quota for at all, such as after its entry was removed. Of an unknown tenant nothing is touched."""
     w, tenants, models = cycle.snapshot.workloads, cycle.snapshot.tenants, cycle.snapshot.models
     for at in np.flatnonzero(
-        cycle.held & (w.tenant >= 0) & (cycle.column == NONE) & (w.preemption != Mode.NEVER)
+        cycle.held & (w.tenant >= 0) & (cycle.column == NONE) & (w.preemption != Mode.NEVER) & ~cycle.unyielding
     ).tolist():
         if cycle.may_leave(at):
             reason = f"{tenants.name[w.tenant[at]]} has no quota for {models[cycle.model[at]]}"
@@ -61,8 +67,8 @@ def _give_back(cycle: Cycle, cohort: int, column: int, need: int) -> None:
 def _shed(cycle: Cycle, tenant: int, column: int, need: int, reason: str) -> int:
     """Suspends enough of one tenant; how much that is."""
     w = cycle.snapshot.workloads
-    mine = cycle.held & ~cycle.leaving & (w.tenant == tenant) & (cycle.column == column) & (w.preemption != Mode.NEVER)
-    able = [at for at in np.flatnonzero(mine).tolist() if cycle.may_leave(at)]
+    mine = cycle.held & ~cycle.leaving & (w.tenant == tenant) & (cycle.column == column)
+    able = [at for at in np.flatnonzero(mine & (w.preemption != Mode.NEVER) & ~cycle.unyielding).tolist() if cycle.may_leave(at)]
     shed = choose(
         able,
         [int(w.priority[at]) for at in able],

@@ -6,7 +6,6 @@ import asyncio
 import base64
 import secrets
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -33,8 +32,7 @@ TIMEOUT_MOST = 600.0
 """Seconds that one answer of a pool may take."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reach:
+class Reach(msgspec.Struct, frozen=True):
     """What pools may touch from this host. Nothing, unless it is said.
 
     `programs` may be run for pools, or those below; `hosts` may be sent webhooks; in `folder`, simulated nodes are kept whose agents join by

@@ -6,8 +6,10 @@ To have a node harms nothing that is at work and counts as a creation. To give o
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
+
+import msgspec
+from msgspec.structs import replace
 
 from homeostat.client import Client
 from homeostat.gpu.kinds import POOL, NodePoolSpec, NodePoolStatus
@@ -27,8 +29,7 @@ MARGIN_SECONDS = 30.0
 """Beyond what a pool may take for its answers, for writing down what it said."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Look:
+class _Look(msgspec.Struct, frozen=True):
     """A pool when it was last looked at."""
 
     state: PoolState

@@ -6,6 +6,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from homeostat.gpu.beats import renewal
 from homeostat.gpu.decisions import Constraint, Decision, Verb
 from homeostat.gpu.kinds import NodeStage, PoolNode
@@ -33,8 +35,7 @@ class PoolState(Spec):
     """Those that were had and have not joined in time, or are no more; none is wanted."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeWish:
+class NodeWish(msgspec.Struct, frozen=True):
     """What the governor wants of a node."""
 
     stage: NodeStage

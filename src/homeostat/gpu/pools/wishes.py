@@ -16,6 +16,7 @@ from homeostat.client import Client, Informer, Unreachable
 from homeostat.gpu.decisions import Constraint, Decision, Memory, Plan, Verb
 from homeostat.gpu.kinds import NODE, POOL, GpuPolicySpec, NodePoolSpec, NodeStage
 from homeostat.gpu.membership import got_by, pool_of, strays
+from homeostat.gpu.pools.marks import marked
 from homeostat.gpu.pools.standing import (
     NodeWish,
     Object,
@@ -62,6 +63,7 @@ class Wishes:
         self.gone: dict[str, str] = {}
         """Nodes that their pool has taken back, with their uids."""
         self.lease = GpuPolicySpec().failure.lease.total_seconds()
+        self._stale = GpuPolicySpec().idle.stale_after.total_seconds()
         """Seconds without a word after which a node is lost."""
         self._writing: dict[str, asyncio.Task[None]] = {}  # by uid
         self._said: dict[str, float] = {}  # by uid: when it was last told
@@ -112,7 +114,7 @@ class Wishes:
 
     def adopt(self, plan: Plan, snapshot: Snapshot, policy: GpuPolicySpec) -> None:
         """Takes a plan for what is wanted. Where the observer is suspected, all is wanted as it is."""
-        self.lease = policy.failure.lease.total_seconds()
+        self.lease, self._stale = policy.failure.lease.total_seconds(), policy.idle.stale_after.total_seconds()
         if any(one.constraint is Constraint.OBSERVER for one in plan.of(Verb.REPORT)):
             self.nodes, self.pools = {}, {}
             self._tell(plan, snapshot)
@@ -180,11 +182,16 @@ class Wishes:
 
     def _tell(self, plan: Plan, snapshot: Snapshot) -> None:
         nodes, flapped, lost = self._informers[NODE.kind].all(), plan.memory.flaps, _lost(plan, snapshot, self.lease)
+        at = {name: number for number, name in enumerate(snapshot.nodes.name)}
         for obj in nodes:
             name, status = obj["metadata"]["name"], obj.get("status") or {}
-            told = {"flaps": len(flapped.get(name, ()))} if status.get("flaps") or name in flapped else {}
+            told: dict[str, Any] = {"flaps": len(flapped.get(name, ()))} if status.get("flaps") or name in flapped else {}
             if lost is not None and (name in lost) != status.get("lost", False) and len(self._writing) < AT_ONCE:
                 told["lost"] = name in lost
+            if (number := at.get(name)) is not None and len(self._writing) < AT_ONCE:
+                trouble, skew = snapshot.nodes.trouble[number], float(snapshot.nodes.skew[number])
+                conditions = marked(obj, trouble, skew, self._stale, snapshot.now)
+                told |= {} if conditions is None else {"conditions": conditions}
             if told:
                 self._say(NODE.kind, obj, told, snapshot.now)
         if not self._pools and not self._informers[POOL.kind].all():

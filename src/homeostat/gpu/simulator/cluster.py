@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
 from homeostat.gpu.kinds import WHOLE
@@ -19,8 +19,7 @@ NO_POOLS = Pools(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Cluster:
+class Cluster(msgspec.Struct, frozen=True):
     """What a trace is run on."""
 
     models: Sequence[str]
@@ -64,6 +63,8 @@ def make_nodes(
         heard=np.zeros(count),
         lease=np.zeros(count),
         reported=np.full(count, np.nan),
+        skew=np.full(count, np.nan),
+        trouble=np.full(count, "", dtype=object),
         flaps=whole.copy(),
         gpu_memory=np.full(count, UNLIMITED),
         parts=whole.astype(bool),

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -45,8 +46,7 @@ class Event(IntEnum):
     LOOK = 5  # time alone has changed what the governor sees
 
 
-@dataclass(frozen=True, slots=True)
-class Outage:
+class Outage(msgspec.Struct, frozen=True):
     """A node that is gone for a while."""
 
     node: int
@@ -54,8 +54,7 @@ class Outage:
     end: float
 
 
-@dataclass(frozen=True, slots=True)
-class Timing:
+class Timing(msgspec.Struct, frozen=True):
     """How long things take, in seconds. Suspending and resuming are as measured with 20 GB on an H200."""
 
     every: float = 30.0
@@ -228,7 +227,7 @@ class Simulation:
         table = np.column_stack((position[table[:, 0]], table[:, 1:]))
         nodes = self.cluster.nodes
         heard = np.where(self.down, self.heard, self.now)
-        seen = Nodes(**{name: getattr(nodes, name) for name in Nodes.__slots__ if name != "heard"}, heard=heard)
+        seen = Nodes(**{name: getattr(nodes, name) for name in Nodes.__struct_fields__ if name != "heard"}, heard=heard)
         return Snapshot(
             self.now,
             self.cluster.models,

@@ -7,18 +7,19 @@ import gzip
 import math
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 from typing import Any, TextIO
 
+import msgspec
+from msgspec.structs import replace
+
 from homeostat.gpu.kinds import WHOLE
 from homeostat.gpu.snapshot import NEVER, Mode
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(msgspec.Struct, frozen=True):
     """One workload of a trace. The governor does not know its duration, only its maximum where there is one."""
 
     uid: str
@@ -43,8 +44,7 @@ class Job:
         return self.replicas * self.milli
 
 
-@dataclass(frozen=True, slots=True)
-class Trace:
+class Trace(msgspec.Struct, frozen=True):
     name: str
     jobs: tuple[Job, ...]
 
@@ -220,7 +220,7 @@ def read_trace(path: str | Path, form: str = "") -> Trace:
 def _read_timed_openb(path: str | Path) -> Trace:
     if next(iter(rows_of(path, (*OPENB, *OPENB_TIMES))), None) is None:
         return Trace("openb", ())
-    trace = read_openb(path)
+    trace = read_openb(path, timed=True)
     start = min((job.submitted for job in trace.jobs), default=0.0)
     return trace.between(start, NEVER)
 
@@ -248,8 +248,11 @@ def read_philly(path: str | Path, *, gpus_per_node: int = 8) -> Trace:
     )
 
 
-def read_openb(path: str | Path) -> Trace:
-    """Alibaba's pods (cluster-trace-gpu-v2023); those that ask for no GPU are left out. Their tenants are the classes of service."""
+def read_openb(path: str | Path, *, timed: bool = False) -> Trace:
+    """Alibaba's pods (cluster-trace-gpu-v2023); those that ask for no GPU are left out. Their tenants are the classes of service.
+
+    `timed`: each has to say when it came and when it went. Some of the published lists do not.
+    """
     jobs = []
     for row in rows_of(path, OPENB):
         count = row.gpus("num_gpu")
@@ -258,7 +261,10 @@ def read_openb(path: str | Path) -> Trace:
         each = row.whole("gpu_milli", 1) if count == 1 else WHOLE
         if each > WHOLE:
             raise row.wrong("gpu_milli", f"{each} is more than the {WHOLE} thousandths of a GPU")
-        created, deleted = row.number("creation_time", 0.0), row.number("deletion_time", 0.0)
+        otherwise = None if timed else 0.0
+        created, deleted = row.number("creation_time", otherwise), row.number("deletion_time", otherwise)
+        if deleted < created:
+            raise row.wrong("deletion_time", f"{deleted:g} is before its creation_time, {created:g}")
         if deleted - created > SECONDS_MOST:
             raise row.wrong("deletion_time", f"{deleted:g} is more than ten years after its creation_time")
         wanted = row.text("gpu_spec", "")
@@ -294,7 +300,9 @@ def read_pollux(path: str | Path, *, gpus_per_node: int = 4) -> Trace:
     for row in rows_of(path, POLLUX):
         replicas, milli = gang(row.gpus("num_replicas", 1), gpus_per_node)
         application = row.text("application")
-        seconds = POLLUX_SECONDS.get(application, 3_600.0)
+        if (seconds := POLLUX_SECONDS.get(application)) is None:
+            known = f"known is that of {', '.join(POLLUX_SECONDS)}, and Philly's format has a column for it"
+            raise row.wrong("application", f"how long {application} runs is not known ({known})")
         jobs.append(Job(row.name("name"), application, row.number("time"), seconds, replicas, milli))
     return Trace("pollux", tuple(jobs))
 

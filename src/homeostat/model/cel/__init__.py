@@ -7,7 +7,7 @@ straight on decoded JSON takes a microsecond an expression. Nothing heavy is imp
 - `expression`: the way in for guards, health and invariants: an expression over named JSON values, compiled once.
 - `syntax` → `check` → `evaluate`: from text to a tree, to a typed tree, to closures that count what they cost (`steps`).
 - `types`, `values`, `typed`: what a value may be, how it behaves, and how JSON becomes one.
-- `overloads`: the table of functions; `standard`, `strings`, `lists`, `times`, `formats`, `addresses`, `versions` fill it.
+- `overloads`: the table of functions; `standard`, `strings`, `lists`, `times`, `formats`, `addresses`, `versions`, `authorizers` fill it.
 
 What turns a schema into types and validates objects by the rules of their kinds is the API's, in `api.cel`.
 """

@@ -113,7 +113,7 @@ class _Checker:
         if is_optional(target):
             inner = self.field(node, self.types.resolve(target.params[0]), name)
             return inner if is_optional(inner) else optional_of(inner)
-        if target.kind == "object" and target.fields is not None:
+        if target.fields is not None:
             field = target.fields.get(name) or target.fields.get(f"__{name}__")
             if field is not None:
                 return field.type

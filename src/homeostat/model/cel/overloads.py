@@ -141,6 +141,6 @@ def per_traversal(args: Sequence[Any]) -> int:
 
 def functions() -> dict[str, list[Overload]]:
     """Every function by name, with all libraries loaded."""
-    for library in ("standard", "times", "strings", "lists", "addresses", "formats", "versions"):
+    for library in ("standard", "times", "strings", "lists", "addresses", "formats", "versions", "authorizers"):
         import_module(f"homeostat.model.cel.{library}")
     return FUNCTIONS

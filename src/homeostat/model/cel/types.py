@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 UNBOUNDED = 2**64 - 1
 """How large a thing of unknown size may be, for cost estimates."""
@@ -59,8 +60,7 @@ class Type:
         return self.text
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(msgspec.Struct, frozen=True):
     """A field of an object type: `name` is the JSON name, the key under which it is kept is the escaped one."""
 
     name: str

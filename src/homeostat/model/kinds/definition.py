@@ -7,6 +7,8 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import msgspec
+
 from homeostat.model.kinds.schema import schema_of
 from homeostat.model.kinds.shape import Struct
 from homeostat.model.names import dns1035_problems, dns_subdomain_problems
@@ -37,8 +39,7 @@ CONDITIONS: Raw = {
 """The schema of `status.conditions`, as tools that wait for conditions expect it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(msgspec.Struct, frozen=True):
     """A column of `kubectl get`.
 
     `path` is a JSON path such as `.spec.size`; one of `priority` > 0 shows with `-o wide`.
@@ -64,8 +65,7 @@ READY = Column("Ready", '.status.conditions[?(@.type=="Ready")].status', descrip
 AGE = Column("Age", ".metadata.creationTimestamp", "date")
 
 
-@dataclass(frozen=True, slots=True)
-class Scale:
+class Scale(msgspec.Struct, frozen=True):
     """Where the scale subresource (`kubectl scale`, autoscalers) finds its numbers."""
 
     replicas: str = ".spec.replicas"
@@ -78,8 +78,7 @@ class Scale:
         return {**raw, "labelSelectorPath": self.selector} if self.selector else raw
 
 
-@dataclass(frozen=True, slots=True)
-class KindVersion:
+class KindVersion(msgspec.Struct, frozen=True):
     """A version that is served beside the stored one. Objects are not converted: fields it does not have are not shown."""
 
     name: str

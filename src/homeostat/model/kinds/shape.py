@@ -11,11 +11,12 @@ import re
 import types
 import typing
 import uuid
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from typing import Any, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from homeostat.model.errors import UNSET
 from homeostat.model.kinds.marks import Atomic, ListMap, ListSet, MapAtomic, Mark, Rule, Sensitive
@@ -40,8 +41,7 @@ class Form(enum.Enum):
 SCALARS = frozenset((Form.TEXT, Form.INTEGER, Form.NUMBER, Form.FLAG, Form.INT_OR_TEXT))
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(msgspec.Struct, frozen=True):
     """A type, read. `python` is what msgspec takes; `leaf` the Python type of a scalar that is not plain JSON."""
 
     form: Form

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import msgspec
 import orjson
+from msgspec.structs import asdict, replace
 
 from homeostat.loop.laws import PID, Limits, Loop, OnOff, Sense, Step, Steps, Switch
 from homeostat.loop.observation import Unknown
@@ -22,16 +22,14 @@ _UP, _DOWN = Scaling(most=1).up, Scaling(most=1).down
 _SENSES = {"Lowers": Sense.LOWERS, "Raises": Sense.RAISES}
 
 
-@dataclass(frozen=True, slots=True)
-class Replicas:
+class Replicas(msgspec.Struct, frozen=True):
     """How many a target is told to have, and how many of them run; where nobody counts those, it is taken for all."""
 
     current: int
     running: int
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True):
     """What was decided, and what the next decision goes on from."""
 
     desired: int
@@ -39,7 +37,7 @@ class Outcome:
     blind: Unknown | None
     """Why nothing could be decided, where that is so."""
     scaled: Scaled
-    loops: Mapping[str, Loop] = field(default_factory=dict)
+    loops: Mapping[str, Loop] = msgspec.field(default_factory=dict)
     """The PID loops, by metric."""
     metrics: tuple[Shown, ...] = ()
 

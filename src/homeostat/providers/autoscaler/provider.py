@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Collection
-from dataclasses import dataclass, field, replace
 from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from homeostat.client import Client, Resource
 from homeostat.loop.diff import Diff
@@ -44,8 +46,7 @@ class Unreadable(Exception):
     """Nothing can be decided. The message says what cannot be read."""
 
 
-@dataclass(slots=True)
-class _Kept:
+class _Kept(msgspec.Struct):
     """What is kept in memory of one autoscaler."""
 
     scaled: Scaled
@@ -53,7 +54,7 @@ class _Kept:
     report: AutoscalerState | None = None
     reported: float = 0.0
     spec: AutoscalerSpec | None = None
-    sources: list[MetricSource] = field(default_factory=list)
+    sources: list[MetricSource] = msgspec.field(default_factory=list)
     outcome: Outcome | None = None
     due: bool = True
     timer: asyncio.TimerHandle | None = None

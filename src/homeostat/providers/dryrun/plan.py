@@ -8,9 +8,9 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import msgspec
 import orjson
 
 from homeostat.loop.diff import Change, Diff, Path, whole_cause
@@ -26,8 +26,7 @@ Action = Literal["create", "update", "replace", "delete", "none"]
 """What a step does to a thing. `none`: only the tool's own books change, as when an output does or a thing is renamed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(msgspec.Struct, frozen=True):
     """One thing that a tool would touch."""
 
     name: str
@@ -43,16 +42,15 @@ class Step:
     """Of everything that makes this step what it is, secrets included."""
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True):
     """What one dry run said."""
 
     steps: tuple[Step, ...] = ()
     size: int = 0
     """How many things there are now, as the tool counts them: limits are a share of it."""
-    drifted: Mapping[str, str] = field(default_factory=dict)
+    drifted: Mapping[str, str] = msgspec.field(default_factory=dict)
     """What was found changed by others since the tool ran last, whether or not something is done about it."""
-    outputs: Mapping[str, Any] = field(default_factory=dict)
+    outputs: Mapping[str, Any] = msgspec.field(default_factory=dict)
     unchecked: int = 0
     """Steps that the tool cannot try without doing them."""
     unhealthy: str = ""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
+import msgspec
 import orjson
 
 from homeostat.client import Client
@@ -66,8 +67,7 @@ class Job:
         return [self.clean(below) for below in value] if isinstance(value, list) else value
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(msgspec.Struct, frozen=True):
     """The last dry run of a module."""
 
     plan: Plan

@@ -9,6 +9,8 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+import msgspec
+
 from homeostat.loop.observation import ABSENT, Absent
 from homeostat.loop.provider import Refused
 from homeostat.providers.file.content import SIZE_MOST, Digest, contents_of
@@ -184,16 +186,15 @@ def _places(place: Place, spec: FileSpec, ours: Iterable[str]) -> list[Place]:
 # Changing
 
 
-@dataclass(slots=True)
-class Maker:
+class Maker(msgspec.Struct):
     """Makes a declaration true. What it makes of directories is in `made`, also where it fails half-way."""
 
     wanted: Wanted
     place: Place
     by: str
     limit: int = SIZE_MOST
-    made: list[str] = field(default_factory=list)
-    given_up: threading.Event = field(default_factory=threading.Event)
+    made: list[str] = msgspec.field(default_factory=list)
+    given_up: threading.Event = msgspec.field(default_factory=threading.Event)
 
     def file(self, new: bool) -> None:
         """Writes the one file. FileExistsError where `new`, and something has come there meanwhile."""

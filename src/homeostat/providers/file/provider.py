@@ -67,6 +67,10 @@ class File(Provider[FileSpec, FileState], group="files.homeostat.dev", host=True
         except Refused:
             return ""
 
+    def identity(self, spec: FileSpec, state: FileState) -> str:
+        """Of a directory none: it is not one thing, but what each declaration put into it."""
+        return "" if spec.kind == "directory" else str(self._roots.place(spec.path))
+
     # Looking
 
     async def observe(self, spec: FileSpec) -> FileState | Absent:

@@ -14,8 +14,10 @@ import stat
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+
+import msgspec
 
 from homeostat.loop.provider import Refused
 from homeostat.providers.file.content import Digest
@@ -52,6 +54,8 @@ class Place:
 
     root: str
     parts: tuple[str, ...]
+    device: int | None = field(default=None, compare=False)
+    """The file system that the root was on when it was allowed; None where it was not there."""
 
     def __str__(self) -> str:
         return os.path.join(self.root, *self.parts)
@@ -67,7 +71,7 @@ class Place:
         parts = tuple(path.split("/"))
         if not well_formed(parts):
             raise Refused(f"{path!r} is not a plain path below {self}: no '.', '..', empty parts or control characters")
-        return Place(self.root, self.parts + parts)
+        return Place(self.root, self.parts + parts, self.device)
 
     def related(self, other: Place) -> bool:
         """Whether one of the two lies below the other."""
@@ -79,11 +83,14 @@ class Roots:
 
     def __init__(self, allowed: Iterable[str | os.PathLike[str]]) -> None:
         self._roots: list[tuple[tuple[str, ...], str]] = []
+        self._devices: dict[str, int] = {}
         for root in allowed:
             path = Path(root)
             if not path.is_absolute():
                 raise ValueError(f"an allowed root is an absolute path, not {str(root)!r}")
             real = path.resolve()  # an operator's own links are fine; nobody else's are
+            with contextlib.suppress(OSError):
+                self._devices[str(real)] = real.stat().st_dev
             self._roots += [(way.parts[1:], str(real)) for way in {path, real}]
         self._roots.sort(key=lambda root: -len(root[0]))
 
@@ -99,7 +106,7 @@ class Roots:
             raise Refused(f"{path!r} is not a plain absolute path: no '.', '..', empty parts or control characters")
         for prefix, real in self._roots:
             if parts[: len(prefix)] == prefix and len(parts) > len(prefix):
-                return Place(real, parts[len(prefix) :])
+                return Place(real, parts[len(prefix) :], self._devices.get(real))
         allowed = ", ".join(sorted({root for _, root in self._roots}))
         why = f"files may be kept below {allowed}" if allowed else "no files may be kept on this host"
         raise Refused(
@@ -122,14 +129,19 @@ def well_formed(parts: Iterable[str]) -> bool:
 def opened(place: Place, depth: int) -> Iterator[tuple[int, int]]:
     """The directory of the first `depth` parts, open, and `depth`; where that is not there, the deepest that is, and how deep.
 
-    Raises `Refused` where a link or a file stands in the way, `DiskTrouble` where the root itself is not there: then a disk may
-    be missing, and nothing can be said.
+    Raises `Refused` where a link or a file stands in the way, `DiskTrouble` where the root itself is not there, or is on another file
+    system than it was: then a disk may be missing, and nothing can be said.
     """
     try:
         fd = os.open(place.root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
         raise DiskTrouble(f"the allowed root {place.root} cannot be opened: {error.strerror}") from None
     try:
+        if place.device not in (None, os.fstat(fd).st_dev):
+            raise DiskTrouble(
+                f"the allowed root {place.root} is on another file system than when the loop began: something was mounted there, or is no "
+                f"more. Put it back; where it is meant, start the loop anew"
+            )
         for index, name in enumerate(place.parts[:depth]):
             below = enter(fd, name, place.above(index + 1))
             if below is None:
@@ -158,8 +170,7 @@ def enter(fd: int, name: str, shown: str) -> int | None:
 # Looking
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(msgspec.Struct, frozen=True):
     """What has a name. `digest` says what it is where it is no file."""
 
     kind: str
@@ -262,8 +273,7 @@ def _listed(fd: int) -> Iterator[Iterator[os.DirEntry[str]]]:
 # Changing
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(msgspec.Struct, frozen=True):
     """How something shall look from the outside. Owner and group None: as they are."""
 
     mode: int

@@ -5,9 +5,10 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
+
+import msgspec
 
 from homeostat.client import Client
 from homeostat.loop.diff import Diff, after
@@ -28,8 +29,7 @@ _URL = "url"
 """Under which note the URL stands that a thing was made at."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
+class _Found(msgspec.Struct, frozen=True):
     """A thing as it was seen last: where, its whole body, and the ETag that a change is to be tied to."""
 
     url: str
@@ -141,12 +141,12 @@ class HttpResource(Provider[HttpResourceSpec, HttpResourceState], group="http.ho
     async def _create(self, spec: HttpResourceSpec, access: Access) -> None:
         task, body = current(), bury(spec.body, spec.request_path)
         if spec.create.method == "PUT":
-            await self._act(spec, access, "PUT", spec.url, body, {"If-None-Match": "*", **_key(spec, task.key)})
+            await self._act(spec, access, "PUT", spec.url, body, {"If-None-Match": "*", **_key(spec, task.key)}, creates=True)
             return
         # What was there before and is gone must not be given as the answer to the old key.
         before = task.kept.get(_URL) or task.identity
         once = hashlib.sha256(f"{task.key} {before}".encode()).hexdigest()[:32] if before else task.key
-        answer = await self._act(spec, access, "POST", spec.create.url, body, _key(spec, once))
+        answer = await self._act(spec, access, "POST", spec.create.url, body, _key(spec, once), creates=True)
         task.kept[_URL] = _made_at(spec, access, answer)
 
     async def _update(self, spec: HttpResourceSpec, access: Access, diff: Diff) -> None:
@@ -182,6 +182,7 @@ class HttpResource(Provider[HttpResourceSpec, HttpResourceState], group="http.ho
         headers: Mapping[str, str],
         *,
         gone_is_fine: bool = False,
+        creates: bool = False,
     ) -> Answer:
         """Sends a change. Tells what was certainly not done (`Moved`, `Refused`) from what may have been."""
         try:
@@ -197,7 +198,7 @@ class HttpResource(Provider[HttpResourceSpec, HttpResourceState], group="http.ho
         if answer.status == 412:
             raise Moved("somebody else has changed it")
         said = f"{method} {url} answered {answer.shown(access)}"
-        if answer.status in spec.absent_codes and method != "POST":
+        if answer.status in spec.absent_codes and not creates:
             raise Moved(said)
         if answer.status < 500 and answer.status != 408:
             raise Refused(said)

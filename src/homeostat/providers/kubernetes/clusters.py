@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from urllib.parse import urlsplit
+
+import msgspec
 
 from homeostat.client import Client
 from homeostat.client.http import HttpTransport
@@ -18,8 +19,7 @@ TRY_SECONDS = 10.0
 """How long one try of a request to another API may take."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cluster:
+class Cluster(msgspec.Struct, frozen=True):
     """An API and how it is told from others; `here` is the one that declarations come from."""
 
     name: str

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from homeostat.loop.checks import from_spec
 from homeostat.loop.probes import Check, ProbePolicy, ProbeState, Verdict, run_probe

@@ -10,9 +10,10 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from homeostat.loop.provider import Refused
 from homeostat.model.quantity import QuantityError, parse_quantity
@@ -40,8 +41,7 @@ Allowed = bool | Sequence[str | Path]
 """Which commands may run: any, none, or those whose program lies in one of these folders, also after its links are followed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
+class Start(msgspec.Struct, frozen=True):
     """All that it takes to start a definition: checked, so that what fails now fails for reasons outside of it."""
 
     argv: tuple[str, ...]
@@ -49,7 +49,7 @@ class Start:
     working_dir: str
     limits: Mapping[int, int]
     nice: int | None
-    account: Mapping[str, Any] = field(default_factory=dict)
+    account: Mapping[str, Any] = msgspec.field(default_factory=dict)
     """Whom to run as, as `Popen` takes it."""
 
 

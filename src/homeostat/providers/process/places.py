@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 from homeostat.model.clock import format_time
 from homeostat.providers.process.kind import ProcessSpec, ProcessState, Restart, definition_of, digest_of
@@ -32,8 +33,7 @@ FILLED = frozenset((Place.UP, Place.OUTDATED, Place.WAITING, Place.DONE, Place.F
 WELL = frozenset((Place.UP, Place.DONE))
 
 
-@dataclass(frozen=True, slots=True)
-class Seat:
+class Seat(msgspec.Struct, frozen=True):
     """One index as it was seen: its record, whether its process runs, whether it is ready and alive, and why not."""
 
     replica: Replica | None = None

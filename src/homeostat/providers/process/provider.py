@@ -11,9 +11,10 @@ import signal
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
+
+import msgspec
 
 from homeostat.loop.diff import Diff
 from homeostat.loop.fleet import Ref
@@ -42,8 +43,7 @@ ROTATE_SECONDS = 1.0
 _UID = re.compile(r"[A-Za-z0-9-]{1,64}").fullmatch
 
 
-@dataclass(slots=True)
-class Resource:
+class Resource(msgspec.Struct):
     """What is held of one declared resource, between one look and the next."""
 
     ref: Ref
@@ -51,11 +51,11 @@ class Resource:
     slots: dict[int, Slot]
     spec: ProcessSpec | None = None
     digest: str = ""
-    health: dict[int, Health] = field(default_factory=dict)
-    followed: dict[int, int] = field(default_factory=dict)
+    health: dict[int, Health] = msgspec.field(default_factory=dict)
+    followed: dict[int, int] = msgspec.field(default_factory=dict)
     """By index: the pidfd whose end is waited for."""
     timer: asyncio.TimerHandle | None = None
-    news: asyncio.Event = field(default_factory=asyncio.Event)
+    news: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
 
     def declare(self, spec: ProcessSpec) -> None:
         """What it should be from now on."""

@@ -6,7 +6,6 @@ import fcntl
 import os
 import secrets
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -20,8 +19,7 @@ LOCK_SECONDS = 0.5
 _DIGEST_SHOWN = 16
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(msgspec.Struct, frozen=True):
     """The mark that a replica carries in its environment, and with it all that it starts. The nonce begins with the definition's digest."""
 
     uid: str

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from homeostat.gpu.kinds import WHOLE, milli
 
 PLENTY = 10**9
 
 
-@dataclass(frozen=True, slots=True)
-class Right:
+class Right(msgspec.Struct, frozen=True):
     """What a tenant may use, in thousandths of a GPU."""
 
     nominal: int

@@ -13,6 +13,8 @@ from contextvars import Context
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
 from homeostat.gpu.agent import journal, witness
 from homeostat.gpu.agent.devices import Held
 from homeostat.gpu.agent.family import Family
@@ -32,8 +34,7 @@ from homeostat.sim.network import FINE, Weather
 MODEL, MEMORY_MIB = "H100", 80_000
 
 
-@dataclass(eq=False, slots=True)
-class Process:
+class Process(msgspec.Struct, eq=False):
     """One replica at work. It ends by itself after `work` seconds on its GPUs, with status `code`; 0 seconds: never."""
 
     pid: int
@@ -50,15 +51,14 @@ class Process:
     """When it last came onto its GPUs."""
     status: int | None = None
     """How it ended; None while it lives."""
-    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    ended: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
     timer: asyncio.TimerHandle | None = None
     exit_file: Path | None = None
     """Where its witness writes down how it ended."""
     mark: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Wear:
+class Wear(msgspec.Struct, frozen=True):
     """How a machine fails: chances from 0 to 1, and seconds."""
 
     stubborn: float = 0.0
@@ -206,7 +206,7 @@ class Rack(Suspension):
             for at in range(self._machine.count)
         ]
 
-    def suspend(self, family: Family, seconds: float) -> None:
+    def suspend(self, family: Family, seconds: float, *, gang: bool) -> None:
         for one in family():
             if self._machine.source.random() < self._machine.wear.stuck:
                 raise CannotSuspend("the driver is busy")

@@ -6,7 +6,8 @@ import asyncio
 import random
 import traceback
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+
+import msgspec
 
 from homeostat.sim.gpu.hall import Hall, gpu_template
 from homeostat.sim.gpu.storm import CALM_SECONDS, GpuStorm, GpuWeathering, draw
@@ -16,13 +17,12 @@ from homeostat.sim.seeds import simulate
 MOST_TURNS = 200_000
 
 
-@dataclass(slots=True)
-class GpuReport:
+class GpuReport(msgspec.Struct):
     """What became of a seed."""
 
     seed: int
     storm: GpuStorm
-    wrongs: list[str] = field(default_factory=list)
+    wrongs: list[str] = msgspec.field(default_factory=list)
     calm_after: float | None = None
     """Seconds from the end of the storm until all work was done or at work."""
     seconds: float = 0.0
@@ -35,7 +35,7 @@ class GpuReport:
     crashes: int = 0
     outages: int = 0
     agent_crashes: int = 0
-    acts: dict[str, int] = field(default_factory=dict)
+    acts: dict[str, int] = msgspec.field(default_factory=dict)
     trace: str = ""
     """The same for every run of the same seed."""
 

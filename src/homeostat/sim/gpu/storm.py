@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from homeostat.model.conditions import condition_is
 from homeostat.sim.gpu.agents import Station
+from homeostat.sim.gpu.blocked import is_blocked
 from homeostat.sim.gpu.hall import Hall
 from homeostat.sim.gpu.machine import Wear
 from homeostat.sim.gpu.witness import LEASE_SECONDS, NODES, WORKLOADS, Limits
@@ -43,8 +45,7 @@ SHAPES: tuple[dict[str, Any], ...] = (
 MODES = ("Suspend", "Suspend", "Checkpoint", "Restart", "Never")
 
 
-@dataclass(frozen=True, slots=True)
-class GpuStorm:
+class GpuStorm(msgspec.Struct, frozen=True):
     """What a seed draws."""
 
     seconds: float
@@ -127,11 +128,10 @@ def draw(seed: int) -> GpuStorm:
     )
 
 
-@dataclass(slots=True)
-class Count:
+class Count(msgspec.Struct):
     """What happened, so that it can be seen that it did."""
 
-    of: dict[str, int] = field(default_factory=dict)
+    of: dict[str, int] = msgspec.field(default_factory=dict)
 
     def one(self, what: str) -> None:
         self.of[what] = self.of.get(what, 0) + 1
@@ -369,12 +369,15 @@ class GpuWeathering:
     # What must hold afterwards
 
     async def calm(self) -> float | None:
-        """Waits until all work is done or at work; a person approves what the guards ask about. None: it took too long."""
+        """Waits until all work is done or at work; a person approves what the guards ask about, and takes back what nobody could place. None: it took
+        too long."""
         start = _now()
         while _now() < start + CALM_SECONDS:
             await asyncio.sleep(10.0)
             if not self.left():
                 took = _now() - start
+                for name in self._blocked():
+                    await self.hall.withdraw(name)
                 await asyncio.sleep(SETTLED_SECONDS)
                 if not self.left():
                     return took
@@ -388,6 +391,7 @@ class GpuWeathering:
         if hall.engine is None or not hall.server.up:
             found.append("the engine or the server is not running")
         objects = {obj["metadata"]["uid"]: obj for obj in hall.witness.objects[WORKLOADS].values()}
+        blocked = self._blocked()
         alive = {(p.uid, p.replica, s.machine.name, p.gpus): p for s in hall.stations.values() for p in s.machine.alive()}
         for obj in objects.values():
             status, name = obj.get("status") or {}, obj["metadata"]["name"]
@@ -397,6 +401,8 @@ class GpuWeathering:
                 found.append(f"{name} is deleted and still there: {status}")
             elif phase in ("Succeeded", "Failed"):
                 found += [f"{name} has {phase.lower()}, and pid {p.pid} of it lives" for p in here]
+            elif name in blocked:
+                continue
             elif phase != "Running":
                 found.append(f"{name} is {phase}: {status.get('reason')}; {status.get('reports')}")
             else:
@@ -408,6 +414,16 @@ class GpuWeathering:
                 elif not condition_is(obj, "Ready"):
                     found.append(f"{name} is at work and not ready: {status.get('conditions')}")
         return found + [f"pid {p.pid} on {where} is of a workload that is no more" for (uid, _, where, _), p in alive.items() if uid not in objects]
+
+    def _blocked(self) -> list[str]:
+        """The names of those that wait and could not be placed by anybody."""
+        hall, found = self.hall, dict[str, list[dict[str, Any]]]()
+        for obj in hall.witness.objects[WORKLOADS].values():
+            found.setdefault((obj.get("status") or {}).get("phase", "Pending"), []).append(obj)
+        machines = {name: one.machine.count for name, one in hall.stations.items() if not one.gone}
+        tidies = self.storm.settings.get("defragment", False)
+        waiting = [*found.get("Pending", ()), *found.get("Suspended", ())]
+        return [one["metadata"]["name"] for one in waiting if is_blocked(one, found.get("Running", ()), machines, tidies=tidies)]
 
     async def quiet(self) -> list[str]:
         """Looks on for some passes, in which nothing may be written but heartbeats. What was, in words."""

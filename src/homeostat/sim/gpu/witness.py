@@ -18,10 +18,10 @@ import asyncio
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import orjson
 
 from homeostat.gpu.kinds import WHOLE
@@ -52,8 +52,7 @@ _KEEPS_MINIMUM = ("quota", "priority", "fair-share", "sla", "time-sharing", "bud
 Object = dict[str, Any]
 
 
-@dataclass(slots=True)
-class Limits:
+class Limits(msgspec.Struct):
     """What a storm holds the governor to."""
 
     per_hour: int = 60

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import apsw
 
-from homeostat.store.base import Corrupt, Full, Locked, StoreError
+from homeostat.store.base import Corrupt, Full, Locked, ReadOnly, StoreError
 
 APPLICATION = 0x486F6D65  # "Home", in the header of every file of ours
 FORMAT = 1
@@ -160,6 +160,11 @@ class DataDirectory:
             return Full(
                 f"no space is left for {self.path}: the write was not done, what was acknowledged is safe. "
                 f"Free some space; no restart is needed"
+            )
+        if system_errno == errno.EROFS:
+            return ReadOnly(
+                f"the file system of {self.path} is read-only: the write was not done, what was acknowledged is safe. "
+                f"Look in the system's log for why; once it is writable again, no restart is needed"
             )
         if isinstance(error, apsw.CantOpenError | apsw.PermissionsError | apsw.ReadOnlyError | apsw.AuthError):
             return StoreError(f"{self.file} cannot be opened for writing ({error}); check its owner and permissions")

@@ -39,6 +39,9 @@ export function Spark({ at, values, label }) {
   </svg>`;
 }
 
+// Of rows that carry a message of up to three lines on a phone; in the style sheet it is .rows.told.
+export const TOLD_HEIGHT = 92;
+
 // A list of any length: only what can be seen is in the page. `rows` of one height; `row(item)` gives the cells.
 export function Rows({ columns, rows, row, keyOf, empty, label, height = 34, look: kind = "" }) {
   const frame = useRef(null);

@@ -32,7 +32,21 @@ async function changeAll(policies, specOf) {
   if (refused.length) throw new Error(`${many(done.length - refused.length, "policy", "policies")} done; not done: ${refused.join("; ")}`);
 }
 
-const same = (freeze) => JSON.stringify([freeze.reason, freeze.author, freeze.until ?? ""]);
+const same = (freeze) => JSON.stringify([freeze.reason, freeze.author, freeze.until ?? "", freeze.kinds || [], freeze.namespaces || [], freeze.names || []]);
+
+// Whether nothing of what the policy guards can be acted on: a freeze of one thing, or of some, closes no gate.
+const closes = (policy, { kinds, namespaces, names }) => !names?.length && !namespaces?.length && (!kinds?.length || (policy.spec.fleet?.kinds?.length > 0 && policy.spec.fleet.kinds.every((kind) => kinds.includes(kind))));
+export const closingFreezes = (policy) => standingFreezes(policy).filter((freeze) => closes(policy, freeze));
+
+// Which of what a policy guards a freeze is of; nothing where it is all of it.
+function partOf(policy, freeze) {
+  if (closes(policy, freeze)) return "";
+  return `${listed(freeze.names) || (freeze.namespaces?.length ? `namespace ${listed(freeze.namespaces)}` : listed(freeze.kinds))} `;
+}
+
+export const frozenWords = (policy, freeze) => `${partOf(policy, freeze)}frozen by ${freeze.author}: ${freeze.reason}`;
+
+const listed = (names) => (names?.length > 2 ? `${names.slice(0, 2).join(", ")} and ${names.length - 2} more` : (names || []).join(", "));
 
 export function Freezing({ policies, thaw, onClose }) {
   const [reason, setReason] = useState("");
@@ -49,7 +63,7 @@ export function Freezing({ policies, thaw, onClose }) {
   return html`<${Dialog} title=${thaw ? `Unfreeze ${many(shown.length, "policy", "policies")}?` : `Freeze ${many(shown.length, "policy", "policies")}?`} onClose=${onClose}>
     <form onSubmit=${submit}>
       ${thaw
-        ? html`<p>This is lifted:</p><ul>${shown.flatMap((policy) => standingFreezes(policy).map((freeze) => html`<li><strong>${policy.name}</strong>: ${freeze.reason} (${freeze.author})</li>`))}</ul>
+        ? html`<p>This is lifted:</p><ul>${shown.flatMap((policy) => standingFreezes(policy).map((freeze) => html`<li><strong>${policy.name}</strong>: ${partOf(policy, freeze)}${freeze.reason} (${freeze.author})</li>`))}</ul>
             <${LetGo} policies=${shown} thawed />`
         : html`<p>Nothing will be changed, made or deleted until somebody lifts it${hours ? ` or ${hours} h are over` : ""}. Drift is seen and reported all the while.</p>
             <label>Reason<input required value=${reason} onInput=${(event) => setReason(event.target.value)} placeholder="what is the matter" /></label>

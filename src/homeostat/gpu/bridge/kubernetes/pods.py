@@ -6,8 +6,9 @@ import math
 import zlib
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from homeostat.gpu.agent.wanted import farewell
 from homeostat.gpu.bridge.cluster import Mark, Order
@@ -27,8 +28,7 @@ GPU = "nvidia.com/gpu"
 CONTAINER = "main"
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(msgspec.Struct, frozen=True):
     """What a person says of a cluster."""
 
     namespace: str = "default"
@@ -39,9 +39,9 @@ class Options:
     """What the device plugin calls its GPUs."""
     selector: str = ""
     """Labels of the nodes that are kept. Default: all that have GPUs."""
-    template: Mapping[str, Any] = field(default_factory=dict)
+    template: Mapping[str, Any] = msgspec.field(default_factory=dict)
     """A Pod that others are made after: volumes, tolerations, a service account. Its first container is that of the replica."""
-    models: Models = field(default_factory=Models)
+    models: Models = msgspec.field(default_factory=Models)
 
 
 def name_of(mark: Mark) -> str:

@@ -10,10 +10,10 @@ import shutil
 import signal
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import orjson
 
 from homeostat.gpu.agent import witness
@@ -40,8 +40,7 @@ _AWAY = (
 _GONE = ("Invalid job id", "already completing or completed", "already finished")
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(msgspec.Struct, frozen=True):
     """What a person says of a cluster."""
 
     partition: str = ""
@@ -52,7 +51,7 @@ class Options:
     """The folder of Slurm's commands. Default: where the PATH has them."""
     conf: str = ""
     """The slurm.conf. Default: $SLURM_CONF, or where Slurm looks for it."""
-    models: Models = field(default_factory=Models)
+    models: Models = msgspec.field(default_factory=Models)
 
 
 class Slurm:

@@ -1,7 +1,7 @@
 // Who did what: the audit log, newest first and live. A search has its address, and so has each record.
 import { html, useMemo, useRef, useState } from "../lib.js";
 import { useTopics } from "../live.js";
-import { Problem, Rows } from "../parts.js";
+import { Problem, Rows, TOLD_HEIGHT, useNarrow } from "../parts.js";
 import { Link, pathTo, setQuery, useRoute } from "../router.js";
 import { Ago, many } from "../words.js";
 import { Tabs } from "./events.js";
@@ -10,6 +10,7 @@ const KEPT = 5000;
 const READS = ["get", "list", "watch"];
 
 export function Audit() {
+  const narrow = useNarrow();
   const { query } = useRoute();
   const known = useRef(new Map());
   const [version, setVersion] = useState(0);
@@ -41,14 +42,18 @@ export function Audit() {
     <${Problem}>${problem}<//>
     ${!problem && html`<${Rows}
       label="Records"
-      columns=${["When", "Who", "Code", "What"]}
+      columns=${narrow ? ["When", "What"] : ["When", "Who", "Code", "What"]}
+      height=${narrow ? TOLD_HEIGHT : undefined}
+      look=${narrow ? "tall told" : ""}
       rows=${shown}
       keyOf=${(one) => one.id}
       empty=${version ? "No record matches. The last thousand are looked through, and what comes." : "Loading…"}
-      row=${(one) => html`<td><${Link} to=${`events/audit?q=${one.id}`} title="the address of this record"><${Ago} time=${one.time} /><//></td>
-        <td title=${who(one)}>${who(one)}</td>
-        <td class=${one.code >= 400 ? "standing held" : ""}>${one.code}${one.dryRun ? " dry run" : ""}</td>
-        <td class="message" title=${what(one)}><${What} record=${one} /></td>`}
+      row=${(one) => {
+        const when = html`<${Link} to=${`events/audit?q=${one.id}`} title="the address of this record"><${Ago} time=${one.time} /><//>`;
+        const code = html`<span class=${one.code >= 400 ? "standing held" : ""}>${one.code}${one.dryRun ? " dry run" : ""}</span>`;
+        if (narrow) return html`<td>${when}<br />${code}</td><td title=${who(one)}>${who(one)}<span class="message"><${What} record=${one} /></span></td>`;
+        return html`<td>${when}</td><td title=${who(one)}>${who(one)}</td><td>${code}</td><td class="message" title=${what(one)}><${What} record=${one} /></td>`;
+      }}
     />`}
   </main>`;
 }

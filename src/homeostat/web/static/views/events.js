@@ -1,13 +1,14 @@
 // What was said of things, newest first; searchable, and each search has its address.
 import { html, useMemo, useRef, useState } from "../lib.js";
 import { useTopics } from "../live.js";
-import { Problem, Rows } from "../parts.js";
+import { Problem, Rows, TOLD_HEIGHT, useNarrow } from "../parts.js";
 import { Link, pathTo, setQuery, useRoute } from "../router.js";
 import { Ago, many } from "../words.js";
 
 export const Tabs = ({ audit }) => html`<nav class="tabs" aria-label="Events or audit"><${Link} to="events" aria-current=${audit ? undefined : "page"}>What was said<//><${Link} to="events/audit" aria-current=${audit ? "page" : undefined}>Who did what<//></nav>`;
 
 export function Events() {
+  const narrow = useNarrow();
   const { query } = useRoute();
   const known = useRef(new Map());
   const [version, setVersion] = useState(0);
@@ -36,14 +37,19 @@ export function Events() {
     <${Problem}>${problem}<//>
     <${Rows}
       label="Events"
-      columns=${["When", "Reason", "About", "What"]}
+      columns=${narrow ? ["When", "What"] : ["When", "Reason", "About", "What"]}
+      height=${narrow ? TOLD_HEIGHT : undefined}
+      look=${narrow ? "tall told" : ""}
       rows=${shown}
       keyOf=${(event) => event.id}
       empty=${version ? "No event matches. Events are kept for an hour." : problem ? "" : "Loading…"}
-      row=${(event) => html`<td><${Ago} time=${event.at} />${event.count > 1 ? ` ×${event.count}` : ""}</td>
-        <td class=${event.type === "Warning" ? "standing held" : ""}>${event.reason}</td>
-        <td title=${`${event.about.kind} ${event.about.namespace}/${event.about.name}`}><${Link} to=${pathTo("find", event.about.apiVersion, event.about.kind, event.about.namespace || "-", event.about.name)}>${event.about.kind} ${event.about.name}<//></td>
-        <td class="message" title=${event.message}>${event.message}</td>`}
+      row=${(event) => {
+        const when = html`<${Ago} time=${event.at} />${event.count > 1 ? ` ×${event.count}` : ""}`;
+        const why = html`<span class=${event.type === "Warning" ? "standing held" : ""}>${event.reason}</span>`;
+        const about = html`<${Link} to=${pathTo("find", event.about.apiVersion, event.about.kind, event.about.namespace || "-", event.about.name)}>${event.about.kind} ${event.about.name}<//>`;
+        if (narrow) return html`<td>${when}<br />${why}</td><td>${about}<span class="message">${event.message}</span></td>`;
+        return html`<td>${when}</td><td>${why}</td><td title=${`${event.about.kind} ${event.about.namespace}/${event.about.name}`}>${about}</td><td class="message" title=${event.message}>${event.message}</td>`;
+      }}
     />
   </main>`;
 }

@@ -4,7 +4,7 @@ import { useTopics } from "../live.js";
 import { Bar, Command, Problem, Spark, Standing } from "../parts.js";
 import { Link, pathTo } from "../router.js";
 import { may } from "../session.js";
-import { Freezing, standingFreezes } from "../steering.js";
+import { Freezing, closingFreezes, frozenWords, standingFreezes } from "../steering.js";
 import { Ago, number, seconds } from "../words.js";
 
 export function Fleet() {
@@ -58,7 +58,7 @@ function policiesOf(kind, policies) {
 
 function Summary({ kinds, reading, policies }) {
   const total = (name) => kinds.reduce((sum, kind) => sum + (kind.counts[name] || 0), 0);
-  const frozen = policies.filter((policy) => standingFreezes(policy).length).length;
+  const frozen = policies.filter((policy) => closingFreezes(policy).length).length;
   const figures = [
     ["converged", total("converged")],
     ["progressing", total("progressing")],
@@ -79,7 +79,7 @@ function FreezeAll({ policies }) {
   const [asking, setAsking] = useState(false);
   const [allowed, setAllowed] = useState(false);
   useEffect(() => void may("patch", "homeostat.dev", "guardpolicies").then(setAllowed), []);
-  const frozen = policies.filter((policy) => standingFreezes(policy).length);
+  const frozen = policies.filter((policy) => closingFreezes(policy).length);
   if (!allowed || !policies.length) return "";
   const all = frozen.length === policies.length;
   return html`<div class="switch">
@@ -99,12 +99,14 @@ function Halt({ policy, halt }) {
 }
 
 function Tile({ kind, reading, policies, series }) {
-  const words = policies.flatMap((policy) => standingFreezes(policy).map((freeze) => `frozen by ${freeze.author}: ${freeze.reason}`));
+  const closed = policies.flatMap((policy) => closingFreezes(policy).map((freeze) => frozenWords(policy, freeze)));
+  const some = policies.flatMap((policy) => standingFreezes(policy).map((freeze) => frozenWords(policy, freeze)));
   const mode = !policies.length ? "" : policies.every((policy) => policy.spec.mode === "Enforce") ? "acts" : "observes";
   const busy = policies.flatMap((policy) => policy.status.waves || []);
   return html`<article class="tile">
     <h3><${Link} to=${pathTo("kinds", kind.name)}>${kind.kind}<//></h3>
-    <p class="sub">${kind.name}${(words.length > 0 || mode) && " · "}${words.length ? html`<${Standing} is="frozen">${words[0]}<//>` : mode}</p>
+    <p class="sub">${kind.name}${(closed.length > 0 || mode) && " · "}${closed.length ? html`<${Standing} is="frozen">${closed[0]}<//>` : mode}</p>
+    ${!closed.length && some.length > 0 && html`<p class="sub"><${Standing} is="frozen">${some[0]}<//>${some.length > 1 ? ` and ${some.length - 1} more` : ""}</p>`}
     <${Bar} counts=${kind.counts} label=${kind.kind} />
     ${reading && html`<p class="hint">reading…</p>`}
     <p class="counts">${["degraded", "held", "unknown", "progressing", "converged"].filter((name) => kind.counts[name]).map((name) => html`<${Link} to=${`${pathTo("kinds", kind.name)}?standing=${name}`}><${Standing} is=${name}>${number(kind.counts[name])} ${name}<//><//> `)}</p>

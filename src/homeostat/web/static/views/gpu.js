@@ -3,7 +3,7 @@ import { Chart, Legend } from "../chart.js";
 import { DEGREES, HEALTH, HOLDERS, HeatMap, MEMORY, MEMORY_USED, REASON, USE, WATTS, letterOf } from "../heatmap.js";
 import { html, useMemo, useRef, useState } from "../lib.js";
 import { useTopics } from "../live.js";
-import { Command, Problem, Rows, Standing } from "../parts.js";
+import { Command, Problem, Rows, Standing, TOLD_HEIGHT, useNarrow } from "../parts.js";
 import { Link, go, pathTo, setQuery, useRoute } from "../router.js";
 import { Ago, ago, many, number } from "../words.js";
 
@@ -241,17 +241,21 @@ function History({ name, now, at, series }) {
 // The queue
 
 function Queue({ seen, has }) {
+  const narrow = useNarrow();
   const rows = seen.queue.filter((one) => has(one.namespace, one.name, one.tenant, one.constraint));
   return html`<section class="panel" aria-labelledby="queue"><h2 id="queue">Queue</h2>
     ${seen.waiting > seen.queue.length && html`<p class="hint">The first ${number(seen.queue.length)} of ${number(seen.waiting)} that wait.</p>`}
     <div class="short queue"><${Rows}
       label="Queue"
-      columns=${["Waits", "Workload", "Tenant", "GPUs", "Likely", "For", "Why"]}
+      columns=${narrow ? ["Waits", "Workload"] : ["Waits", "Workload", "Tenant", "GPUs", "Likely", "For", "Why"]}
+      height=${narrow ? TOLD_HEIGHT : undefined}
+      look=${narrow ? "tall told" : ""}
       rows=${rows}
       keyOf=${(one) => `${one.namespace}/${one.name}`}
       empty=${seen.queue.length ? "Nothing matches this filter." : "Nobody waits."}
-      row=${(one) => html`<td><${Ago} time=${iso(one.since)} bare /></td>
-        <td><${Link} to=${pathTo("gpu", "workloads", one.namespace, one.name)}>${one.namespace}/${one.name}<//>${one.phase === "Pending" ? "" : ` (${one.phase.toLowerCase()})`}</td>
+      row=${(one) => narrow ? html`<td><${Ago} time=${iso(one.since)} bare /><br />${amount(one.gpus)} for ${one.tenant}</td>
+        <td><${Link} to=${pathTo("gpu", "workloads", one.namespace, one.name)}>${one.namespace}/${one.name}<//><span class="message">${one.reason}; likely ${likely(one.starts)}</span></td>` : html`<td><${Ago} time=${iso(one.since)} bare /></td>
+        <td title=${`${one.namespace}/${one.name}, ${one.phase.toLowerCase()}`}><${Link} to=${pathTo("gpu", "workloads", one.namespace, one.name)}>${one.namespace}/${one.name}<//>${one.phase === "Pending" ? "" : ` (${one.phase.toLowerCase()})`}</td>
         <td>${one.tenant}</td><td>${amount(one.gpus)}</td><td>${likely(one.starts)}</td><td>${one.constraint === "none" ? "–" : one.constraint}</td><td class="message" title=${one.reason}>${one.reason}</td>`}
     /></div>
   </section>`;

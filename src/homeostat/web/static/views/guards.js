@@ -3,6 +3,7 @@ import { html, useState } from "../lib.js";
 import { useTopics } from "../live.js";
 import { Problem, Standing } from "../parts.js";
 import { Link, pathTo } from "../router.js";
+import { closingFreezes, frozenWords, standingFreezes } from "../steering.js";
 import { number } from "../words.js";
 
 export function Guards() {
@@ -17,7 +18,7 @@ export function Guards() {
 }
 
 function Table({ policies }) {
-  return html`<div class="scroll all" tabindex="0" role="region" aria-label="Policies"><table class="plain">
+  return html`<div class="scroll all" tabindex="0" role="region" aria-label="Policies"><table class="plain policies">
     <thead><tr><th scope="col">Policy</th><th scope="col">Gate</th><th scope="col">Fleet</th><th scope="col">Differ</th><th scope="col">Unknown</th><th scope="col">Cap</th><th scope="col">Mass drift</th><th scope="col">Waves</th></tr></thead>
     <tbody>${policies.map(({ name, builtIn, spec, status }) => html`<tr key=${name}>
       <th scope="row"><${Link} to=${pathTo("guards", name)}>${name}<//>${builtIn ? html` <span class="hint">built in</span>` : ""}</th>
@@ -31,8 +32,9 @@ function Table({ policies }) {
 
 // Whether anything can pass now, in one word.
 export function Gate({ spec, status }) {
-  const frozen = (spec.freezes || []).find((one) => !one.until || Date.parse(one.until) > Date.now());
-  if (status.halts?.length) return html`<${Standing} is="held">halted by ${status.halted}<//>`;
-  if (frozen) return html`<${Standing} is="frozen">frozen by ${frozen.author}: ${frozen.reason}<//>`;
-  return spec.mode === "Enforce" ? html`<${Standing} is="converged">acts<//>` : html`<${Standing} is="unknown">observes<//>`;
+  const [frozen] = closingFreezes({ spec });
+  const some = standingFreezes({ spec }).map((freeze) => html`<${Standing} is="frozen">${frozenWords({ spec }, freeze)}<//>`);
+  if (status.halts?.length) return html`<${Standing} is="held">halted by ${status.halted}<//> ${some}`;
+  if (frozen) return html`<${Standing} is="frozen">${frozenWords({ spec }, frozen)}<//>`;
+  return html`${spec.mode === "Enforce" ? html`<${Standing} is="converged">acts<//>` : html`<${Standing} is="unknown">observes<//>`} ${some}`;
 }

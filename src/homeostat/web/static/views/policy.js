@@ -4,7 +4,7 @@ import { useTopics } from "../live.js";
 import { Dialog, Problem, Standing, useDoing } from "../parts.js";
 import { Lines } from "../plan.js";
 import { may, post } from "../session.js";
-import { Freezing, Turning, standingFreezes } from "../steering.js";
+import { Freezing, Turning, closingFreezes, standingFreezes } from "../steering.js";
 import { many, number } from "../words.js";
 import { Gate } from "./guards.js";
 import { WhatIf } from "./whatif.js";
@@ -38,13 +38,15 @@ function Steer({ policy }) {
   useEffect(() => void may("patch", "homeostat.dev", "guardpolicies").then(setAllowed), []);
   if (!allowed) return "";
   const shown = { name: policy.metadata.name, resourceVersion: policy.metadata.resourceVersion, spec: policy.spec };
+  const closed = closingFreezes(shown).length > 0;
   const frozen = standingFreezes(shown).length > 0;
   const acts = policy.spec.mode === "Enforce";
   const close = () => setAsking("");
   return html`<span class="steer">
-    <button type="button" class=${frozen ? "thaw" : "freeze"} onClick=${() => setAsking("freeze")}>${frozen ? "Unfreeze…" : "Freeze…"}</button>
+    ${!closed && html`<button type="button" class="freeze" onClick=${() => setAsking("freeze")}>Freeze…</button>`}
+    ${frozen && html`<button type="button" class="thaw" onClick=${() => setAsking("thaw")}>Unfreeze…</button>`}
     <button type="button" onClick=${() => setAsking("mode")}>${acts ? "Only observe…" : "Let it act…"}</button>
-    ${asking === "freeze" && html`<${Freezing} policies=${[shown]} thaw=${frozen} onClose=${close} />`}
+    ${(asking === "freeze" || asking === "thaw") && html`<${Freezing} policies=${[shown]} thaw=${asking === "thaw"} onClose=${close} />`}
     ${asking === "mode" && html`<${Turning} policy=${shown} acts=${acts} onClose=${close} />`}
   </span>`;
 }

@@ -8,6 +8,8 @@ import { get } from "../session.js";
 import { Ago } from "../words.js";
 import { History } from "./history.js";
 
+const WORKLOADS = "workloads.gpu.homeostat.dev";
+
 export function Resource({ kindName, namespace, name }) {
   const kind = useKind(kindName);
   if (kind === null) return html`<main><p class="loading">Loading…</p></main>`;
@@ -27,7 +29,7 @@ function Known({ kind, namespace, name }) {
   return html`<main class="resource">
     <header class="title">
       <h1>${name}</h1>
-      <p><${Link} to=${pathTo("kinds", kind.name)}>${kind.kind}<//>${namespace ? ` in ${namespace}` : ""}</p>
+      <p><${Link} to=${pathTo("kinds", kind.name)}>${kind.kind}<//>${namespace ? ` in ${namespace}` : ""}${kind.name === WORKLOADS ? html` · <${Link} to=${pathTo("gpu", "workloads", namespace, name)}>why it waits or runs<//>` : ""}</p>
       ${seen.object && html`<${Now} object=${seen.object} />`}
     </header>
     <${Problem}>${problem}<//>
