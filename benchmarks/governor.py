@@ -74,12 +74,12 @@ def crowded(nodes: int, tenants: int, workloads: int, seed: int = 1) -> Snapshot
 
 
 def _changed(nodes: Nodes, **changed: Any) -> Nodes:
-    return Nodes(**{name: changed.get(name, getattr(nodes, name)) for name in Nodes.__slots__})
+    return Nodes(**{name: changed.get(name, getattr(nodes, name)) for name in Nodes.__struct_fields__})
 
 
 def _pools(nodes: int) -> Pools:
     count = len(MODELS)
-    values: dict[str, Any] = {name: np.zeros(count, dtype=np.int64) for name in Pools.__slots__}
+    values: dict[str, Any] = {name: np.zeros(count, dtype=np.int64) for name in Pools.__struct_fields__}
     values |= {
         "name": [f"pool-{model}" for model in MODELS],
         "model": np.arange(count),
@@ -89,7 +89,9 @@ def _pools(nodes: int) -> Pools:
     values |= {
         "maximum": np.full(count, nodes),
         "cost": np.ones(count),
+        "parts": np.zeros(count, dtype=bool),
         "spot": np.zeros(count, dtype=bool),
+        "trouble": [""] * count,
         "arrives_within": np.full(count, 600.0),
     }
     return Pools(**values)
@@ -140,7 +142,7 @@ def later(snapshot: Snapshot, seconds: float, dice: np.random.Generator, plan: P
     rows["phase"][ended] = Phase.PENDING
     table = np.concatenate(
         (
-            np.column_stack([getattr(places, name) for name in Places.__slots__]),
+            np.column_stack([getattr(places, name) for name in Places.__struct_fields__]),
             np.array(held, dtype=np.int64).reshape(-1, 5),
         )
     )

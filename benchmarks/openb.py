@@ -207,7 +207,7 @@ def through_the_governor(sequence: list[Pod], fleet: Fleet, seed: int) -> Run:
         live = np.array([*here, *new])
         position = {at: i for i, at in enumerate(live.tolist())}
         names = [uid[at] for at in live.tolist()]
-        seen = Nodes(**{name: getattr(nodes, name) for name in Nodes.__slots__ if name != "heard"}, heard=np.full(len(nodes), now))
+        seen = Nodes(**{name: getattr(nodes, name) for name in Nodes.__struct_fields__ if name != "heard"}, heard=np.full(len(nodes), now))
         places = Places.of([(position[at], *rest) for at, *rest in held])
         snapshot = Snapshot(now, fleet.models, Workloads.of(rows[live], names, names), places, seen, tenants, NO_POOLS)
         plan = decide(snapshot, policy, memory)

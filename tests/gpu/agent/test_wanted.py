@@ -119,7 +119,7 @@ def test_every_wish_is_reached_in_a_few_steps_and_then_nothing_is_done(wish: Wis
             break
         assert step is not Step.START or not now.running  # never doubled
         changes = AFTER[step] | ({"attempt": wish.attempt} if step is Step.START else {})
-        now = Standing(**{name: getattr(now, name) for name in Standing.__slots__} | changes)
+        now = Standing(**{name: getattr(now, name) for name in Standing.__struct_fields__} | changes)
     else:
         raise AssertionError(f"{wish} is not reached: {now}")
     if wish.aim is Aim.END:
