@@ -60,19 +60,20 @@ def stands(process: Identity) -> bool:
 
 def uses_cuda(process: Identity) -> bool:
     """Whether a process has NVIDIA's driver loaded. Its open devices would tell less: who is off the GPU has none."""
-    try:
-        with open(f"/proc/{process.pid}/maps", "rb") as file:
-            return any(b"/libcuda.so" in line for line in file)
-    except OSError:
-        return False  # gone
+    return _maps(process, b"/libcuda.so")
 
 
 def shares_memory(process: Identity) -> bool:
     """Whether a process shows that it shares memory on GPUs with others: by the files through which CUDA and NCCL do it. Who shares it by
     bare handles shows nothing."""
+    return _maps(process, b"/dev/shm/cuda.shm.", b"/dev/shm/nccl-")
+
+
+def _maps(process: Identity, *names: bytes) -> bool:
+    """Whether a process has a file in its memory whose path has one of these in it."""
     try:
         with open(f"/proc/{process.pid}/maps", "rb") as file:
-            return any(b"/dev/shm/cuda.shm." in line or b"/dev/shm/nccl-" in line for line in file)
+            return any(name in line for line in file for name in names)
     except OSError:
         return False  # gone
 
