@@ -5,8 +5,9 @@
     python benchmarks/gpu_suspend.py --mib 20000 80000 --python /opt/torch/bin/python3
 
 For each size: a job fills so much memory of the GPU and keeps checking it. It is suspended through the API; a second job runs that would
-not fit beside it; the agent is killed and started again; the job is resumed, and must find its memory intact. The control plane is
-`homeostat up`, the agent joins it with a token that may do nothing else, and this script writes the phases that the governor would write.
+not fit beside it; the agent is killed and started again; a stranger takes the GPU, and the job waits; then it is resumed, and must find
+its memory intact. The control plane is `homeostat up`, the agent joins it with a token that may do nothing else, and this script writes the
+phases that the governor would write.
 """
 
 from __future__ import annotations
@@ -167,7 +168,7 @@ class Bench:
                 for report in (change.object or {}).get("status", {}).get("reports", ()):
                     if report["state"] == state:
                         return dict(report)
-                    if report["state"] == "Failed" or "could not" in report["reason"]:
+                    if report["state"] == "Failed" or ("could not" in report["reason"] and "it needs" not in report["reason"]):
                         raise SystemExit(f"{name}: {report}")
         raise AssertionError
 
@@ -201,6 +202,8 @@ class Bench:
 
         self.kill_agent()
         self.start_agent()
+        if self.nvml is not None:
+            print("  with a stranger there:", await self.waits_for_a_stranger(first, needs))
         started = time.perf_counter()
         await self.govern(first, "Running")
         report = await self.reported(first, "Running")
@@ -219,6 +222,26 @@ class Bench:
         await self.workloads.delete(first)
         await eventually(lambda: self.used_mib() < mib, "the GPU is free again")
         return figures
+
+
+    async def waits_for_a_stranger(self, name: str, mib: int) -> str:
+        """Has it resumed while a process that nobody placed has the GPU, and then not: a driver that ran out of memory would have lost it. What was told."""
+        progress = self.folder / f"stranger-of-{name}"
+        stranger = subprocess.Popen([self.asked.python, str(JOB), str(mib - CONTEXT_MIB), str(progress)])
+        try:
+            await eventually(lambda: steps(progress) >= 1, "the stranger computes")
+            await self.govern(name, "Running")
+            async with self.workloads.informer(fields=f"metadata.name={name}") as informer, asyncio.timeout(WAIT_SECONDS):
+                async for change in informer.changes():
+                    told = [str(report["reason"]) for report in (change.object or {}).get("status", {}).get("reports", ())]
+                    if told and "it could not be resumed: it needs" in told[0]:
+                        break
+            await self.govern(name, "Suspended")
+        finally:
+            stranger.kill()
+            stranger.wait()
+        await eventually(lambda: not self.processes(), "the stranger is gone")
+        return told[0]
 
 
 def steps(progress: Path) -> int:

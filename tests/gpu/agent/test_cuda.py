@@ -131,11 +131,11 @@ while True:
 class Carded(Simulated):
     """Simulated GPUs with the real way of suspending, but for the driver."""
 
-    def __init__(self, folder: Path, held: dict[int, dict[int, int]]) -> None:
+    def __init__(self, folder: Path, held: dict[int, dict[int, int]], free: dict[int, int] | None = None) -> None:
         super().__init__(8, "H100")
         (folder / "driver.py").write_text(DRIVER)
         (folder / "libcuda.so.1").write_bytes(b"x")
-        self.suspension = CudaCheckpoint(lambda: held, folder / "driver.py")
+        self.suspension = CudaCheckpoint(lambda: held, lambda: free or {}, folder / "driver.py")
 
 
 async def test_a_process_leaves_the_gpu_is_stopped_and_comes_back(world: World, tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ async def test_what_can_neither_leave_nor_come_back_has_failed(world: World, tmp
             raise CannotSuspend(f"no {what}")
 
     devices = Carded(tmp_path, {})
-    devices.suspension = Stuck(lambda: {})
+    devices.suspension = Stuck(dict, dict)
     async with world.agent(devices=devices):
         await world.submit("job", python(JOB, tmp_path))
         pid = (await world.reported("job", "Running"))["pid"]
@@ -204,7 +204,32 @@ async def test_what_can_neither_leave_nor_come_back_has_failed(world: World, tmp
 
 def test_who_has_more_on_the_gpu_than_the_machine_has_room_for_is_left_there() -> None:
     with pytest.raises(CannotSuspend, match="the machine has room for"):
-        CudaCheckpoint(lambda: {1: {0: 10**9}})._check_room([1])
+        CudaCheckpoint(lambda: {1: {0: 10**9}}, dict)._check_room([1])
+
+
+async def test_who_finds_no_room_on_the_gpu_waits_instead_of_being_lost_in_a_try(world: World, tmp_path: Path) -> None:
+    held: dict[int, dict[int, int]] = {}
+    free = {0: 500}
+    async with world.agent(devices=Carded(tmp_path, held, free)):
+        await world.submit("job", python(JOB, tmp_path))
+        await eventually(lambda: number(tmp_path / "n") > 3)
+        pid = number(tmp_path / "pid")
+        held[pid] = {0: 400}
+        asked = asyncio.create_task(world.govern("job", phase="Suspended"))
+        await eventually(lambda: (tmp_path / str(pid)).exists())
+        held.clear()
+        await asked
+        await world.reported("job", "Suspended")
+        held[4711], free[0] = {0: 300}, 200
+        await world.govern("job", phase="Running")
+        await world.until("job", lambda o: "it needs 400 MiB on GPU 0, and 200 MiB are free: pid 4711 has 300 MiB there" in report_of(o).get("reason", ""))
+        assert (tmp_path / str(pid)).read_text() == "off", "the driver was not asked"
+    async with world.agent(devices=Carded(tmp_path, held, free)):  # the next one knows as well
+        held.clear()
+        await asyncio.sleep(0.1)
+        assert (tmp_path / str(pid)).read_text() == "off"
+        free[0] = 500
+        await world.reported("job", "Running")
 
 
 # What can be taken off, and not put back
@@ -212,7 +237,7 @@ def test_who_has_more_on_the_gpu_than_the_machine_has_room_for_is_left_there() -
 
 def test_who_shows_that_it_shares_memory_on_a_gpu_is_left_there() -> None:
     me = Identity(os.getpid(), 0, "")
-    way = CudaCheckpoint(lambda: {me.pid: {0: 10}})
+    way = CudaCheckpoint(lambda: {me.pid: {0: 10}}, dict)
     way._check_shared([me], [me.pid], gang=False)
     shared = Path(f"/dev/shm/cuda.shm.0.{me.pid:x}.1")
     try:
@@ -220,14 +245,14 @@ def test_who_shows_that_it_shares_memory_on_a_gpu_is_left_there() -> None:
         with open(shared, "rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ):
             with pytest.raises(CannotSuspend, match=f"pid {me.pid} shares memory on the GPU with other processes, which only drivers from 610 on"):
                 way._check_shared([me], [me.pid], gang=False)
-            CudaCheckpoint(lambda: {}, restores_shared=True)._check_shared([me], [me.pid], gang=True)
+            CudaCheckpoint(dict, dict, restores_shared=True)._check_shared([me], [me.pid], gang=True)
     finally:
         shared.unlink(missing_ok=True)
 
 
 def test_who_most_likely_shares_memory_on_gpus_is_left_there() -> None:
     def check(held: dict[int, dict[int, int]], *, gang: bool = False) -> None:
-        CudaCheckpoint(lambda: held)._check_shared([], [7, 8], gang)
+        CudaCheckpoint(lambda: held, dict)._check_shared([], [7, 8], gang)
 
     check({7: {0: 10}, 8: {0: 10}, 9: {1: 10}})  # two on one GPU; 9 is another's
     check({7: {0: 10, 1: 10}})  # one on two

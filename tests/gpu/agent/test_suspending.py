@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tests.gpu.agent.world import (
@@ -237,9 +237,9 @@ async def test_each_move_is_written_down_before_it_begins(world: World) -> None:
             self._look()
             super().suspend(family, seconds, gang=gang)
 
-        def resume(self, family: Callable[[], list], seconds: float) -> None:  # type: ignore[type-arg]
+        def resume(self, family: Callable[[], list], seconds: float, room: Mapping[int, int]) -> None:  # type: ignore[type-arg]
             self._look()
-            super().resume(family, seconds)
+            super().resume(family, seconds, room)
 
         def _look(self) -> None:
             note = journal.load(world.log(uid, "0.note"))
@@ -260,10 +260,10 @@ async def test_what_comes_back_onto_its_gpus_is_not_told_to_be_off_them(world: W
     begun, go = threading.Event(), threading.Event()
 
     class Slow(Moody):
-        def resume(self, family: Callable[[], list], seconds: float) -> None:  # type: ignore[type-arg]
+        def resume(self, family: Callable[[], list], seconds: float, room: Mapping[int, int]) -> None:  # type: ignore[type-arg]
             begun.set()
             assert go.wait(30)
-            super().resume(family, seconds)
+            super().resume(family, seconds, room)
 
     async with world.agent(devices=Slow()):
         await world.submit("job", python(COUNTER, world.folder / "n"))

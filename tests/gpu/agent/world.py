@@ -7,7 +7,7 @@ import contextlib
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +112,10 @@ class World:
                 found.setdefault(one.mark.index, []).append(one.process.pid)
         return found
 
+    def alive(self, node: str = "n1") -> set[str]:
+        """The uids of all workloads of which a replica runs on a node, as the kernel tells it."""
+        return {one.mark.uid for one in kernel.marked(self.state(node) / "workloads", lambda mark: True) if one.leads}
+
     def log(self, uid: str, name: str = "0.out", node: str = "n1") -> Path:
         return self.state(node) / "workloads" / uid / name
 
@@ -136,10 +140,13 @@ class Moody(Simulated):
             raise self.fails
         self._real.suspend(family, seconds, gang=gang)
 
-    def resume(self, family: Callable[[], list], seconds: float) -> None:  # type: ignore[type-arg]
+    def room(self, family: Callable[[], list]) -> dict[int, int]:  # type: ignore[type-arg]
+        return {}
+
+    def resume(self, family: Callable[[], list], seconds: float, room: Mapping[int, int]) -> None:  # type: ignore[type-arg]
         if self.fails:
             raise self.fails
-        self._real.resume(family, seconds)
+        self._real.resume(family, seconds, room)
 
 
 async def until(kind: Any, name: str, holds: Callable[[Object], bool], seconds: float = SECONDS) -> Object:

@@ -334,12 +334,16 @@ class Hosted:
 
     async def _suspend(self, wish: Wish) -> None:
         assert self.note is not None
+        suspension = self._house.devices.suspension
+        room = await self._in_thread(suspension.room, self.processes)
+        if self.note.off is not Off.NO:  # a move was cut short: some may not be there
+            room = {gpu: max(room.get(gpu, 0), self.note.room.get(gpu, 0)) for gpu in {*room, *self.note.room}}
         try:
-            await self._put(self.note.but(off=Off.LEAVING), tell=False)
+            await self._put(self.note.but(off=Off.LEAVING, room=room), tell=False)
         except OSError as error:
             await self._refused(str(error))
         try:
-            await self._in_thread(self._house.devices.suspension.suspend, self.processes, self._house.suspend_seconds, gang=self._has_company())
+            await self._in_thread(suspension.suspend, self.processes, self._house.suspend_seconds, gang=self._has_company())
         except CannotSuspend as error:
             if self.running:
                 await self._refused(str(error))
@@ -363,7 +367,7 @@ class Hosted:
         assert self.note is not None
         await self._put(self.note.but(off=Off.RETURNING), tell=False)
         try:
-            await self._in_thread(self._house.devices.suspension.resume, self.processes, self._house.suspend_seconds)
+            await self._in_thread(self._house.devices.suspension.resume, self.processes, self._house.suspend_seconds, self.note.room)
         except CannotSuspend as error:
             self._in_vain += error.lasting
             if self._in_vain >= RESUME_TRIES:

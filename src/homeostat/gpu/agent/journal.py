@@ -44,6 +44,8 @@ class Note(msgspec.Struct, frozen=True):
     """It could not be started, or was lost for good: nothing more is done in this attempt."""
     refusals: int = 0
     """How often it could not be suspended since it was last asked to leave its GPUs."""
+    room: dict[int, int] = {}
+    """The MiB that it had on each GPU when it was to leave them: what it needs there to come back."""
 
     @classmethod
     def fresh(cls, workload: Declared, replica: int, wish: Wish, before: Note | None, now: float) -> Self:

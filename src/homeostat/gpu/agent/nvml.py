@@ -112,7 +112,7 @@ class Nvml:
         """The indexes of those that are no more."""
         self._look()
         self._devices = self._with_numbers(self._there(()), (), ())
-        self.suspension: Suspension = CudaCheckpoint(self.holders, restores_shared=self._driver() >= SHARED_SINCE)
+        self.suspension: Suspension = CudaCheckpoint(self.holders, self.free, restores_shared=self._driver() >= SHARED_SINCE)
         self._events = self._listen()
 
     @property
@@ -150,6 +150,11 @@ class Nvml:
             for one in self._ask(self._nvml.nvmlDeviceGetComputeRunningProcesses, device.handle) or ():
                 found.setdefault(one.pid, {})[device.gpu.index] = (one.usedGpuMemory or 0) // _MIB
         return found
+
+    def free(self) -> Mapping[int, int]:
+        """The MiB that nobody has, by the GPU's index; of those that tell."""
+        told = {device.gpu.index: self._ask(self._nvml.nvmlDeviceGetMemoryInfo, device.handle) for device in self._devices}
+        return {index: info.free // _MIB for index, info in told.items() if info is not None}
 
     def _driver(self) -> int:
         """The major version of the driver; 0 where it does not tell."""

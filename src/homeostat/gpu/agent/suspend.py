@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from homeostat.gpu.agent.family import Family, go_on, shares_memory, stop, uses_cuda
+from homeostat.gpu.agent.memory import room_for
 from homeostat.providers.process.record import Identity
 
 ROLL_BACK_SECONDS = 60.0
@@ -20,6 +21,8 @@ DRIVER = Path(__file__).with_name("cuda.py")
 """The program that asks the driver."""
 _SPARE_MIB = 512
 """What must be left of the machine's memory."""
+_STAGING_MIB = 32
+"""What may be needed on a GPU for each process beyond what NVML said that it had there: on an H200 18 were enough, and 4 were not."""
 
 
 SHARED_SINCE = 610
@@ -49,15 +52,21 @@ class Suspension(Protocol):
     an earlier call was cut short, by a kill say.
     """
 
+    def room(self, family: Family) -> dict[int, int]:
+        """The MiB that they have on each GPU, by its index: so much must be free there before they can come back."""
+
     def suspend(self, family: Family, seconds: float, *, gang: bool) -> None:
         """They stand still, and hold nothing on a GPU any more. Within these seconds, or not at all. `gang`: others of its gang are on this machine."""
 
-    def resume(self, family: Family, seconds: float) -> None:
-        """They are back on the GPUs that they left, and go on."""
+    def resume(self, family: Family, seconds: float, room: Mapping[int, int]) -> None:
+        """They are back on the GPUs that they left, and go on. `room` is what they had there."""
 
 
 class Standstill:
     """For simulated GPUs: processes are stopped, and continued."""
+
+    def room(self, family: Family) -> dict[int, int]:
+        return {}
 
     def suspend(self, family: Family, seconds: float, *, gang: bool) -> None:
         try:
@@ -66,7 +75,7 @@ class Standstill:
             go_on(family)
             raise CannotSuspend(str(error)) from None
 
-    def resume(self, family: Family, seconds: float) -> None:
+    def resume(self, family: Family, seconds: float, room: Mapping[int, int]) -> None:
         go_on(family)
 
 
@@ -74,15 +83,31 @@ class CudaCheckpoint:
     """For NVIDIA's GPUs, driver 570 or later: the driver moves what a process has on the GPU into the machine's memory, and back.
 
     The driver is asked by a process of its own (`cuda.py`), which can be killed when it hangs. `holders` tells the pids that hold memory
-    on a GPU and how many MiB, by GPU: what should have left is looked for there. Managed memory is not supported by every driver: then it is
+    on a GPU and how many MiB, by GPU: what should have left is looked for there. `free` tells how many MiB nobody has, by GPU: where there is
+    no room nothing is put back, for a driver that runs out of memory halfway never puts it back again. Managed memory is not supported by every driver: then it is
     refused and they run on, or the driver gives them up. Memory that processes share on GPUs is left where it is, unless the driver
     `restores_shared`: others take it off, and fail when it should come back.
     """
 
-    def __init__(self, holders: Callable[[], Mapping[int, Mapping[int, int]]], driver: Path = DRIVER, *, restores_shared: bool = False) -> None:
+    def __init__(
+        self,
+        holders: Callable[[], Mapping[int, Mapping[int, int]]],
+        free: Callable[[], Mapping[int, int]],
+        driver: Path = DRIVER,
+        *,
+        restores_shared: bool = False,
+    ) -> None:
         self._holders = holders
+        self._free = free
         self._driver = driver
         self._restores_shared = restores_shared
+
+    def room(self, family: Family) -> dict[int, int]:
+        own, found = {one.pid for one in family()}, dict[int, int]()
+        for pid, held in self._holders().items():
+            for gpu, mib in held.items() if pid in own else ():
+                found[gpu] = found.get(gpu, 0) + mib
+        return found
 
     def suspend(self, family: Family, seconds: float, *, gang: bool) -> None:
         deadline = time.monotonic() + seconds
@@ -101,7 +126,8 @@ class CudaCheckpoint:
             self._roll_back(family)
             raise CannotSuspend(str(error)) from None
 
-    def resume(self, family: Family, seconds: float) -> None:
+    def resume(self, family: Family, seconds: float, room: Mapping[int, int]) -> None:
+        self._check_free(family, room)
         go_on(family)
         try:
             self._ask("resume", _cuda(family()), seconds)
@@ -115,6 +141,19 @@ class CudaCheckpoint:
             self._ask("resume", _cuda(family()), ROLL_BACK_SECONDS)
         except CannotSuspend as error:
             raise Broken(f"it could neither leave the GPU nor come back: {error}") from None
+
+    def _check_free(self, family: Family, room: Mapping[int, int]) -> None:
+        back, free = self.room(family), self._free()  # some may be back already, where an earlier try was cut short
+        spare = _STAGING_MIB * len(_cuda(family()))
+        for gpu, mib in room.items():
+            needed = mib - back.get(gpu, 0)
+            if needed > 0 and gpu in free and free[gpu] < needed + spare:
+                raise CannotSuspend(f"it needs {needed} MiB on GPU {gpu}, and {free[gpu]} MiB are free{self._most_of(gpu)}")
+
+    def _most_of(self, gpu: int) -> str:
+        """Who has most of the memory of a GPU, in words; empty where that cannot be told."""
+        held = {pid: found[gpu] for pid, found in self._holders().items() if gpu in found}
+        return f": pid {(most := max(held, key=held.__getitem__))} has {held[most]} MiB there" if held else ""
 
     def _check_shared(self, processes: list[Identity], pids: list[int], gang: bool) -> None:
         """Nobody can tell for sure whether memory is shared; what speaks for it is enough, for what is taken off then is lost."""
@@ -135,9 +174,9 @@ class CudaCheckpoint:
     def _check_room(self, pids: list[int]) -> None:
         held = self._holders()
         needed = sum(sum(held[pid].values()) for pid in pids if pid in held)
-        free = _available_mib()
-        if needed and free < needed + _SPARE_MIB:
-            raise CannotSuspend(f"it has {needed} MiB on the GPU, and the machine has room for {free} MiB")
+        room = room_for(pids)
+        if needed and room.mib < needed + _SPARE_MIB:
+            raise CannotSuspend(f"it has {needed} MiB on the GPU, and {room.of} has room for {room.mib} MiB")
 
     def _ask(self, what: str, pids: list[int], seconds: float) -> None:
         """Has the driver do it. Raises what is to be raised."""
@@ -161,14 +200,6 @@ class CudaCheckpoint:
 
 def _cuda(processes: list[Identity]) -> list[int]:
     return [one.pid for one in processes if uses_cuda(one)]
-
-
-def _available_mib() -> int:
-    with open("/proc/meminfo") as file:
-        for line in file:
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) // 1024
-    return 0
 
 
 def _read(output: bytes) -> dict[str, Any] | None:

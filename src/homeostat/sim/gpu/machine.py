@@ -206,13 +206,16 @@ class Rack(Suspension):
             for at in range(self._machine.count)
         ]
 
+    def room(self, family: Family) -> dict[int, int]:
+        return {}
+
     def suspend(self, family: Family, seconds: float, *, gang: bool) -> None:
         for one in family():
             if self._machine.source.random() < self._machine.wear.stuck:
                 raise CannotSuspend("the driver is busy")
             self._machine.suspend(self._machine.processes[one.pid])
 
-    def resume(self, family: Family, seconds: float) -> None:
+    def resume(self, family: Family, seconds: float, room: Mapping[int, int]) -> None:
         for one in family():
             self._machine.resume(self._machine.processes[one.pid])
 
