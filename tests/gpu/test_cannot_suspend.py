@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.gpu.facts import Object, named, node, plan_of, stamp, tenant, why, workload
+from tests.gpu.facts import NOW, Object, named, node, plan_of, stamp, tenant, why, workload
 
 from homeostat.gpu.decisions import Constraint, Memory, Reservation, Verb
 from homeostat.gpu.kinds import Place
@@ -24,7 +24,7 @@ def refusing(name: str, tries: int, verb: str = "suspend", constraint: str = "st
 
 def kept(name: str, ago: float = 60.0, **options: Any) -> Object:
     """Running, for it could not be suspended when it was last to be."""
-    decision = {"verb": "keep", "reason": DRIVER, "constraint": "suspension", "at": stamp(-ago)}
+    decision = {"verb": "keep", "reason": DRIVER, "constraint": "suspension", "at": stamp(-ago), "beneficiary": options.pop("beneficiary", "")}
     return workload(name, on=[("n", [0])], status={"decision": decision}, **options)
 
 
@@ -114,3 +114,17 @@ def test_one_that_cannot_be_suspended_can_still_be_deleted() -> None:
     gone = kept("job")
     gone["metadata"]["deletionTimestamp"] = stamp(-5)
     assert named(plan_of(tenant("a"), node("n", 1), gone).of(Verb.SUSPEND)) == ["job"]
+
+
+def test_a_preemption_in_vain_uses_up_no_budget_and_may_be_tried_again() -> None:
+    memory = Memory(preemptions=[NOW - 90, NOW - 70], preempted={"uid-job": [NOW - 90, NOW - 70]}, rivals={"uid-job": ["uid-old", "uid-urgent"]})
+    others = [workload("old", phase="Suspended"), workload("urgent", priority=9)]
+    after = plan_of(tenant("a"), node("n", 1), kept("job", started=-60, beneficiary="uid-urgent"), *others, memory=memory).memory
+    assert (after.preemptions, after.preempted, after.rivals) == ([NOW - 90], {"uid-job": [NOW - 90]}, {"uid-job": ["uid-old"]})
+    [again] = plan_of(tenant("a"), node("n", 1), kept("job", HOUR + 1, started=-HOUR, beneficiary="uid-urgent"), *others, memory=memory).of(Verb.PREEMPT)
+    assert (again.name, again.beneficiary) == ("team/job", "uid-urgent")
+
+
+def test_who_is_kept_is_told_for_whom_it_was_to_make_way() -> None:
+    [decision] = plan_of(tenant("a"), node("n", 1), refusing("job", TRIES, "preempt", "priority", beneficiary="uid-urgent")).of(Verb.KEEP)
+    assert decision.beneficiary == "uid-urgent"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
-from tests.gpu.facts import named, node, plan_of, tenant, workload
+from tests.gpu.facts import NOW, Object, named, node, plan_of, tenant, workload
 
-from homeostat.gpu.decisions import Verb
+from homeostat.gpu.controller.undone import begin_anew
+from homeostat.gpu.decisions import Memory, Plan, Verb
 
 
 def test_a_gang_whose_replicas_share_a_gpu_makes_room_for_half_of_it() -> None:
@@ -64,3 +66,36 @@ def test_for_a_quota_all_make_way_and_what_loses_least_goes_first() -> None:
         named(plan_of(*tenants, node("n1", 6), *work, workload("own", size, of="a")).of(Verb.PREEMPT)) for size in (2, 4, 6)
     ]
     assert taken == [["Checkpoint"], ["Checkpoint", "Suspend"], ["Checkpoint", "Suspend", "Restart"]]
+
+
+def one_by_one(after: float, memory: Memory, *more: Object) -> Plan:
+    """Two of a full quota are to make way for what came later; by the guards neither has yet."""
+    low = [workload(f"low-{i}", on=[("n1", [i])]) for i in range(2)]
+    return plan_of(tenant("a", 2), node("n1"), *low, workload("high", priority=10), *more, memory=memory, after=after)
+
+
+def test_who_is_to_make_way_for_one_is_not_taken_for_another_as_well() -> None:
+    first = one_by_one(0.0, Memory())
+    second = one_by_one(1.0, first.memory, workload("next", priority=9))
+    assert len(set(named(first.of(Verb.PREEMPT)) + named(second.of(Verb.PREEMPT)))) == 2
+    assert [len(times) for times in second.memory.preempted.values()] == [1, 1]
+    assert len(second.memory.preemptions) == 2
+
+
+def test_after_a_restart_room_is_sought_anew_and_what_was_not_carried_out_costs_no_budget() -> None:
+    first = one_by_one(0.0, Memory())
+    memory = msgspec.json.decode(msgspec.json.encode(first.memory), type=Memory)  # as it was written down
+    begin_anew(memory)
+    again = one_by_one(30.0, memory)
+    assert named(again.of(Verb.PREEMPT)) == named(first.of(Verb.PREEMPT))
+    assert (again.memory.preemptions, len(again.memory.rivals)) == ([NOW + 30.0], 1)
+
+
+def test_a_preemption_that_was_carried_out_counts_after_a_restart_too() -> None:
+    first = one_by_one(0.0, Memory())
+    [uid] = first.memory.preempted
+    begin_anew(first.memory)
+    back = workload(uid.removeprefix("uid-"), on=[("n1", [5])], started=5.0)
+    again = plan_of(tenant("a", 2), node("n1"), back, memory=first.memory, after=30.0)
+    assert again.memory.preempted == {uid: [NOW]}
+    assert again.memory.preemptions == [NOW]

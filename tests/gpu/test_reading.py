@@ -114,6 +114,13 @@ def test_types_that_nobody_has_take_no_type_from_those_that_are_there() -> None:
     assert {one.reason for one in plan.pending} == {"no node of the fleet has what it asks for"}
 
 
+def test_quotas_for_more_types_than_can_be_told_apart_hold_up_nobody() -> None:
+    many = tenant("many") | {"spec": {"quotas": [{"model": f"A{i}", "nominal": 1} for i in range(64)], "namespaces": ["team"]}}
+    seen = Snapshot.from_objects([many, tenant("a", model="H100"), node("n1"), workload("w", models=["H100"])], NOW)
+    assert "H100" in seen.models
+    assert [decision.name for decision in decide(seen).decisions] == ["team/w"]
+
+
 def test_workloads_are_in_the_order_of_submission_and_then_uid() -> None:
     uids = ["the-same-long-beginning-of-24-letters-b", "the-same-long-beginning-of-24-letters-a", "z", "a"]
     assert canonical(np.array([1.0, 1.0, 0.0, 2.0]), uids).tolist() == [2, 1, 0, 3]

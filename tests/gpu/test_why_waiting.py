@@ -53,6 +53,20 @@ def test_who_borrowed_all_that_it_can_is_told_what_is_its_own_and_what_is_not(li
     assert (said.reason, said.lent) == (says, False)
 
 
+def test_who_has_borrowed_nothing_yet_is_told_too_that_there_is_nothing_to_borrow() -> None:
+    cohort = [tenant("a", 8, cohort="c"), tenant("b", 0, cohort="c"), node("n1")]
+    said = why(plan_of(*cohort, workload("r", 8, on=[("n1", list(range(8)))]), workload("w", of="b")), "w")
+    assert said.reason == "it wants 1 of H100, and b uses 0 of its 0, and its cohort has no more to lend"
+
+
+def test_who_asks_for_what_no_node_has_is_told_that_also_while_its_quota_is_used_up() -> None:
+    fleet = [tenant("a", 4), node("n1", 2), node("n2", 2)]
+    running = [workload(f"r{i}", 2, on=[(f"n{i}", [0, 1])]) for i in (1, 2)]
+    said = why(plan_of(*fleet, *running, workload("w", 4)), "w")
+    assert (said.constraint, said.never) == (Constraint.TYPE, True)
+    assert said.reason == "no node of the fleet has the 4 GPUs that a replica wants: the most is 2"
+
+
 def test_who_waits_for_a_budget_is_told_when_its_next_period_begins() -> None:
     spent = Memory(at=NOW, spent={"a": (NOW - 1000, 9.0)})
     plan = plan_of(tenant("a", 8, budget={"gpuHours": 5, "period": "1h0m0s"}), node("n1"), workload("w"), memory=spent)

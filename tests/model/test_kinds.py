@@ -427,6 +427,11 @@ class TestValues:
         assert (spec.command, spec.labels) == (["x"], {"a": "b"})
 
 
+class Timed(Spec):
+    span: Span = timedelta(0)
+    length: Length = timedelta(1)
+
+
 class TestDurations:
     @pytest.mark.parametrize(
         ("text", "seconds", "canonical"),
@@ -450,6 +455,27 @@ class TestDurations:
     def test_others_are_refused(self, text: str) -> None:
         with pytest.raises(ValueError, match="duration"):
             parse_duration(text)
+
+    @given(data=st.data())
+    @settings(max_examples=200, deadline=None)
+    def test_what_a_server_lets_into_a_field_can_be_read(self, data: st.DataObject) -> None:
+        found = schema_of(Timed)["properties"]["span"]
+        text = data.draw(st.from_regex(found["pattern"].rstrip("$"), fullmatch=True))
+        assert len(text) > found["maxLength"] or parse_duration(text) >= timedelta(0)
+
+    @pytest.mark.parametrize("text", ["9999999h", "1000000000h", "1m" * 40, "999999h" * 3, "1ns", "0.0000001s", "1.2.3h", "-1s", "5"])
+    def test_what_cannot_be_read_is_not_let_into_a_field(self, text: str) -> None:
+        for field in ("span", "length"):
+            assert validate(Schema(schema_of(Timed)), {field: text}, path="spec"), (field, text)
+
+    @pytest.mark.parametrize("text", ["1h30m0s", "999999h59m59.999999s", "90m", "31536000s", "1.5h", "250ms", "7µs", "+2s", "1s500ms"])
+    def test_what_people_write_is_let_into_a_field(self, text: str) -> None:
+        assert not validate(Schema(schema_of(Timed)), {"span": text, "length": text}, path="spec")
+        assert decode(Timed, {"span": text, "length": text}).span > timedelta(0)
+
+    def test_one_that_is_more_than_nothing_is_asked_for(self) -> None:
+        assert not validate(Schema(schema_of(Timed)), {"span": "0s"}, path="spec")
+        assert validate(Schema(schema_of(Timed)), {"length": "0h0m0s"}, path="spec")
 
     @given(st.timedeltas(timedelta(days=-90000), timedelta(days=90000)))
     @settings(max_examples=200, deadline=None)

@@ -327,9 +327,9 @@ class Cycle:
         if self.column[at] != NONE:
             self.ledger.leave(int(self.snapshot.workloads.tenant[at]), int(self.column[at]), int(self.total[at]))
 
-    def keep(self, at: int, reason: str, constraint: Constraint) -> None:
-        """Has one that was to leave its GPUs run on where it is."""
-        self.say(Verb.KEEP, at, reason, constraint, places=self.places_for(self.taken_of(at)))
+    def keep(self, at: int, reason: str, constraint: Constraint, beneficiary: str = "") -> None:
+        """Has one that was to leave its GPUs, maybe for another, run on where it is."""
+        self.say(Verb.KEEP, at, reason, constraint, places=self.places_for(self.taken_of(at)), beneficiary=beneficiary)
         self.leaving[at], self.unyielding[at] = False, True
         if self.column[at] != NONE:
             self.ledger.leave(int(self.snapshot.workloads.tenant[at]), int(self.column[at]), -int(self.total[at]))

@@ -194,10 +194,11 @@ class Pending:
                 for kind, i, cannot in zip(kinds.tolist(), first.tolist(), never, strict=True)
             ]
         )
-        code = np.where(room < cycle.total[order], _CODE[Constraint.QUOTA], codes[inverse])
-        self._code[order] = code
-        hopeless = np.array([cannot is not None for cannot in never])
-        self._never[order] = hopeless[inverse] | (cycle.total[order] > cycle.ledger.limits.ever()[w.tenant[order], column])
+        hopeless = np.array([cannot is not None for cannot in never])[inverse]
+        too_much = cycle.total[order] > cycle.ledger.limits.ever()[w.tenant[order], column]
+        by_quota = too_much | ((room < cycle.total[order]) & ~hopeless)  # where no node would do, no quota helps
+        self._code[order] = np.where(by_quota, _CODE[Constraint.QUOTA], codes[inverse])
+        self._never[order] = hopeless | too_much
         for at in (*cycle.holding, *cycle.reserved):
             # As soon as these nodes are empty; and what is reserved for it counts in its quota already.
             let_in = (at in cycle.emptied or at in cycle.reserved) and self._code[at] == _CODE[Constraint.QUOTA]
@@ -310,9 +311,9 @@ class Pending:
             if lent:
                 return f"it wants {wants} of {model} within the quota of {tenant}, of which others of its cohort have borrowed {share_text(lent)} that it needs"
             sentence = f"it wants {wants} of {model}, and {tenant} uses {share_text(min(used, own))} of its {share_text(own)}"
-            if used > own:
-                why_not = "its cohort has no more to lend" if used + cycle.total[at] <= may else "may borrow no more"
-                sentence += f" and {share_text(used - own)} that it borrowed, and {why_not}"
+            sentence += f" and {share_text(used - own)} that it borrowed" if used > own else ""
+            if used > own or (may > own and used + cycle.total[at] > own):
+                sentence += ", and its cohort has no more to lend" if used + cycle.total[at] <= may else ", and may borrow no more"
             sentence += f", and {share_text(kept)} are being cleared for others of it" if kept else ""
             ever = int(cycle.ledger.limits.ever()[w.tenant[at], column])
             return f"{sentence}; it may never have more than {share_text(ever)}" if cycle.total[at] > ever else sentence
@@ -413,7 +414,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """Of what is used: on its way out."""
     borrowed: int
     over: int
-    """Beyond all that it may have, such as after its quota was lowered: it is about to be taken back."""
+    """Beyond all that it may have, or that its cohort has to lend, such as after a quota was lowered: it is about to be taken back."""
     lent: int
     """What others of the cohort use of it, as far as it has that to spare; where several could lend it, each in proportion."""
     most: int
@@ -425,14 +426,15 @@ def standings(cycle: Cycle) -> list[Standing]:
     tenants, models, ledger = cycle.snapshot.tenants, cycle.snapshot.models, cycle.ledger
     limits = ledger.limits
     used = ledger.used - reserved(cycle)
-    borrowed = np.maximum(np.minimum(used, limits.most) - limits.nominal, 0)
-    over = np.maximum(used - limits.most, 0)
+    beyond = np.maximum(np.minimum(used, limits.most) - limits.nominal, 0)
     spare = np.minimum(limits.nominal - limits.kept, np.maximum(limits.nominal - used, 0))
-    by_cohort = [np.zeros_like(limits.lendable, dtype=np.float64) for _ in range(2)]
-    for total, amount in zip(by_cohort, (borrowed, spare), strict=True):
-        np.add.at(total, limits.cohort, amount)
-    part = np.minimum(by_cohort[0] / np.maximum(by_cohort[1], 1.0), 1.0)[limits.cohort]
-    lent = np.floor(spare * part + 0.5).astype(np.int64)
+    wanted, there = (np.zeros_like(limits.lendable, dtype=np.float64) for _ in range(2))
+    np.add.at(wanted, limits.cohort, beyond)
+    np.add.at(there, limits.cohort, spare)
+    had = np.minimum(there / np.maximum(wanted, 1.0), 1.0)[limits.cohort]
+    borrowed = np.floor(beyond * had + 0.5).astype(np.int64)
+    over = np.maximum(used - limits.most, 0) + beyond - borrowed
+    lent = np.floor(spare * np.minimum(wanted / np.maximum(there, 1.0), 1.0)[limits.cohort] + 0.5).astype(np.int64)
     found = []
     for at, name in enumerate(tenants.name):
         for column in sorted({int(one) for one in tenants.column[at] if one != NONE}):

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from homeostat.gpu.beats import Beats
-from homeostat.gpu.decisions import Constraint, Verb
+from homeostat.gpu.decisions import Verb
 from homeostat.gpu.kinds import SIZE_MOST, WHOLE, NodeStage, is_part, milli
 from homeostat.gpu.membership import got_by, pool_of
 from homeostat.gpu.snapshot import (
@@ -347,11 +347,12 @@ class Reader:
         pools = [self._pools[name] for name in sorted(self._pools)]
         tenants = [self._tenants[name] for name in sorted(self._tenants)]
         models = {obj["spec"]["model"] for obj in (*self._nodes.values(), *pools)}
-        models |= {quota["model"] for obj in tenants for quota in obj["spec"].get("quotas") or ()} - {"*"}
         if len(models) > _MODELS_MOST:
-            raise ValueError(f"{len(models)} models of GPUs are named, and {_MODELS_MOST} can be told apart")
-        wished = {model for slot in self._slots.values() for model in self._texts[slot][3]} - models
-        models.update(sorted(wished)[: _MODELS_MOST - len(models)])  # of those that nobody has, one is as good as another
+            raise ValueError(f"nodes and pools have {len(models)} models of GPUs, and {_MODELS_MOST} can be told apart")
+        quotas = {quota["model"] for obj in tenants for quota in obj["spec"].get("quotas") or ()} - {"*"}
+        wished = {model for slot in self._slots.values() for model in self._texts[slot][3]}
+        for named in (quotas, wished):  # of those that nobody has, one is as good as another
+            models.update(sorted(named - models)[: _MODELS_MOST - len(models)])
         names = sorted(models)
         index = {name: at for at, name in enumerate(names)}
         return names, _read_tenants(tenants, index), _read_pools(pools, index)
@@ -398,7 +399,7 @@ def _refusal(status: Object) -> Refusal | None:
     """That it cannot be suspended, by its agents or by what was decided of it; None where nothing says so."""
     tries, why = max(((one.get("refusals", 0), one.get("reason", "")) for one in status.get("reports") or ()), default=(0, ""))
     said = status.get("decision") or {}
-    if not tries and (said.get("verb"), said.get("constraint")) != (Verb.KEEP, Constraint.SUSPENSION):
+    if not tries and said.get("verb") != Verb.KEEP:
         return None
     verb, constraint, beneficiary = (said.get(field, "") for field in ("verb", "constraint", "beneficiary"))
     return Refusal(tries, why, verb, constraint, beneficiary, _time(said.get("at")))
@@ -478,7 +479,8 @@ def _read_tenants(tenants: Sequence[Object], models: dict[str, int]) -> Tenants:
         if "*" in quotas:
             column[at] = star
         for model, quota in quotas.items():
-            to = star if model == "*" else models[model]
+            if (to := star if model == "*" else models.get(model, NONE)) == NONE:
+                continue
             nominal[at, to] = milli(quota["nominal"])
             borrowing[at, to] = UNLIMITED if quota.get("borrowingLimit") is None else milli(quota["borrowingLimit"])
             lending[at, to] = UNLIMITED if quota.get("lendingLimit") is None else milli(quota["lendingLimit"])

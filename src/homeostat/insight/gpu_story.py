@@ -160,11 +160,18 @@ class Story:
             return
         where = ", ".join(f"{one['node']} GPU {','.join(map(str, one.get('gpus') or ()))}" for one in places[:4])
         more = f" and {len(places) - 4} more" if len(places) > 4 else ""
-        if self.phase == "Suspended":
+        if self.phase == "Suspended" and self._has_state():
             yield "state", f"lies on {where}{more}: it goes on there, where it stopped"
+        elif self.phase == "Suspended":
+            yield "state", f"lay on {where}{more}: it cannot go on there, and begins anew where there is room"
         else:
             since = f", for {self._since(self.status['startedAt'])}" if self.status.get("startedAt") else ""
             yield "holds", f"{where}{more}{since}"
+
+    def _has_state(self) -> bool:
+        """Whether a suspended one can go on where it stopped."""
+        cycle = self.facts.plan.pending.cycle
+        return self.uid in cycle.index and bool(cycle.home_of(cycle.index[self.uid]))
 
     def _declared_since(self) -> Iterator[Line]:
         """That it runs as it was declared before, and where its tenant is none."""
@@ -191,12 +198,12 @@ class Story:
             return
         for_what = "" if last["constraint"] == "none" else f", for {last['constraint']}"
         yield _DONE.get(last["verb"], "decided"), f"{self._since(last['at'])} ago{for_what}: {last['reason']}"
-        if last["beneficiary"]:
+        if last["beneficiary"] and last["verb"] != "keep":
             yield "", f"to make room for {last['beneficiary']}"
         if self.phase == "Suspended":
             times = f"suspended {count(self.status.get('suspensions', 0), 'time')} so far"
             hours = self.status.get("gpuHours", 0.0)
-            yield "", f"{times}; {hours:.3g} GPU hours are done and kept" if self.status.get("assignment") else times
+            yield "", f"{times}; {hours:.3g} GPU hours are done and kept" if self._has_state() else times
 
     def _waiting_lines(self) -> Iterator[Line]:
         waits = self._waits()
@@ -250,8 +257,9 @@ class Story:
         return f"in about {ago(starts)}, {by}"
 
     def _what_comes(self) -> str:
-        if self.facts.halts and self.next is not None:
-            return f"{self._would()}, but the guards have halted: {self.facts.halts[0]['reason']}. See `homeostat runbook`"
+        if self.facts.halts and (self.next is not None or self._is_cleared_for()):
+            meant = self._would() if self.next is not None else "others are to make way for it"
+            return f"{meant}, but the guards have halted: {self.facts.halts[0]['reason']}. See `homeostat runbook`"
         if self.hold is not None:
             return f"{self._would()}, but it is held by {self.hold.guard}: {self.hold.reason}. See `homeostat explain workload {self.meta['name']}`"
         if self.next is not None:
@@ -267,6 +275,11 @@ class Story:
             lost = lost_nodes(self.facts)
             return lagging(self.status, lost.__contains__) or "its agents have done it, and that is about to be noted"
         return "nothing is planned: it runs on"
+
+    def _is_cleared_for(self) -> bool:
+        """Whether GPUs are being cleared for it."""
+        cycle = self.facts.plan.pending.cycle
+        return cycle.index.get(self.uid) in cycle.reserved
 
     def _would(self) -> str:
         if self.next is None:

@@ -9,11 +9,12 @@ import numpy as np
 
 from homeostat.gpu.cycle import Cycle
 from homeostat.gpu.decisions import Verb
-from homeostat.gpu.entitlement import entitled
+from homeostat.gpu.entitlement import columns_of, entitled
 from homeostat.gpu.explain import standings
 from homeostat.gpu.kinds import WHOLE
 from homeostat.gpu.policies.budget import rounded
 from homeostat.gpu.pools.marks import is_off, off_by
+from homeostat.gpu.snapshot import NONE
 from homeostat.insight.gpu import Facts, Object, phase_of, title
 from homeostat.model.clock import format_time, parse_time
 
@@ -163,13 +164,18 @@ def tenants(facts: Facts) -> list[Row]:
 
 
 def entitlements(facts: Facts) -> dict[str, float]:
-    """GPUs that each tenant is entitled to by its weight: of all that are healthy, no more than it wants, and what one leaves goes to the others."""
-    cycle, of = facts.plan.pending.cycle, facts.snapshot.workloads.tenant
-    wants = (cycle.held | cycle.waits) & (of >= 0)
-    names = facts.snapshot.tenants.name
-    demand = np.bincount(of[wants], weights=cycle.total[wants], minlength=len(names)).astype(np.float64)
-    share = entitled(demand, facts.snapshot.tenants.weight, float(cycle.capacity.sum()))
-    return {name: round(float(amount) / WHOLE, 3) for name, amount in zip(names, share.tolist(), strict=True)}
+    """GPUs that each tenant is entitled to by its weight: of all that are healthy, no more than it wants and may ever have by its quota and its
+    cohort's, and what one leaves goes to the others."""
+    cycle, of, tenants = facts.plan.pending.cycle, facts.snapshot.workloads.tenant, facts.snapshot.tenants
+    column = np.where(cycle.column != NONE, cycle.column, columns_of(tenants, of, cycle.lead))
+    wants = cycle.held | cycle.waits
+    wants[list(cycle.spots)] = True
+    wants &= column != NONE
+    demand = np.zeros_like(tenants.nominal)
+    np.add.at(demand, (of[wants], column[wants]), cycle.total[wants])
+    may = np.minimum(demand, cycle.ledger.limits.ever()).sum(axis=1).astype(np.float64)
+    share = entitled(may, tenants.weight, float(cycle.capacity.sum()))
+    return {name: round(float(amount) / WHOLE, 3) for name, amount in zip(tenants.name, share.tolist(), strict=True)}
 
 
 # The queue

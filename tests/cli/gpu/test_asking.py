@@ -230,6 +230,15 @@ def test_explain_tells_why_a_suspended_one_was_suspended_by_whom_and_what_brings
     assert json.loads(ask("explain", "victim", "-o", "json").stdout)["lastDecision"]["beneficiary"] == "default/rival"
 
 
+@pytest.mark.parametrize("where", [{"node": "gone", "gpus": [0]}, {"node": "n1", "gpus": [9]}])
+def test_explain_says_that_the_state_of_a_suspended_one_is_lost_with_its_gpus(ask: Ask, fleet: Fleet, where: dict[str, object]) -> None:
+    status = {"phase": "Suspended", "suspensions": 1, "gpuHours": 2.5, "assignment": [{"replica": 0, **where}]}
+    fleet.workload("victim", "speech", status=status)
+    said = ask("explain", "victim").stdout
+    assert "it cannot go on there, and begins anew where there is room" in said
+    assert "kept" not in said
+
+
 def test_explain_says_what_is_about_to_happen_to_one_that_runs_and_who_stops_it(ask: Ask, fleet: Fleet) -> None:
     assert "nothing is planned: it runs on" in ask("explain", "train").stdout
     fleet.raise_quota("vision", 0)
@@ -240,6 +249,9 @@ def test_explain_says_what_is_about_to_happen_to_one_that_runs_and_who_stops_it(
     policy = {"metadata": {"name": WORKLOAD.name}, "spec": {"fleet": {"kinds": [WORKLOAD.name]}}}
     fleet.write(POLICY_KIND.api_version, POLICY_KIND.kind, policy, {"halts": [halt]})
     assert "but the guards have halted: 9 of 15 would be changed" in ask("explain", "train").stdout
+    fleet.raise_quota("speech", 8)
+    fleet.workload("own", "speech", resources={"gpus": 7})
+    assert "others are to make way for it, but the guards have halted: 9 of 15 would be changed" in ask("explain", "own").stdout
     assert "HALTED by mass-drift: 9 of 15 would be changed" in ask("top").stdout
 
 

@@ -218,6 +218,7 @@ def test_tenants_and_machines_of_manifests_are_held_to(run: Simulate, tmp_path: 
         job.tenant == "tenant-1" and job.total <= 8 * WHOLE for job in jobs
     )  # the other may have none
     assert "undone: held back" in run(*made).stdout
+    assert "all done" not in run(*made).stdout
     assert "tenant-0 uses 0 of its 0" in run(*made).stdout
 
 

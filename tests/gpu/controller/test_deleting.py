@@ -11,7 +11,8 @@ from tests.gpu.controller.world import World
 
 def at_work(world: World, uids: dict[str, str]) -> list[str]:
     """The names of those that really have a process."""
-    return [name for name, uid in uids.items() if any(world.pids(uid, node) for node in ("n1", "n2"))]
+    alive = world.alive("n1") | world.alive("n2")
+    return [name for name, uid in uids.items() if uid in alive]
 
 
 async def approve(world: World, done: Callable[[World], Awaitable[bool]]) -> None:

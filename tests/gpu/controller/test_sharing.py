@@ -205,6 +205,27 @@ async def test_after_a_restart_nothing_is_begun_twice_and_the_past_is_known(worl
         await world.begin()
 
 
+async def test_who_was_to_make_way_before_a_restart_still_is(world: World) -> None:
+    policies = world.client.kind("homeostat.dev/v1alpha1", "GuardPolicy")
+    async with world.node("n1", 1):
+        await world.quota(1)
+        low = await world.declare("low")
+        await world.phase("low", "Running")
+        freeze = {"reason": "under investigation", "author": "test"}
+        spec = {"fleet": {"kinds": ["workloads.gpu.homeostat.dev"]}, "mode": "Enforce", "freezes": [freeze]}
+        await policies.create({"metadata": {"name": "still"}, "spec": spec})
+        await world.declare("urgent", priority=1000)
+        for restart in (True, False):
+            async with asyncio.timeout(30):
+                while low not in world.provider.governor.wishes:
+                    await asyncio.sleep(0.02)
+            if restart:
+                await world.end()
+                await world.begin()
+        await policies.delete("still")
+        await world.phase("urgent", "Running")
+
+
 async def test_that_a_budget_is_used_up_is_written_down_at_once(world: World) -> None:
     """Who decides next, after a crash, or in `gpu explain`, must not let its work on for another minute."""
     async with world.node("n1", 1):

@@ -99,9 +99,17 @@ async def test_all_that_wait_are_told_why_however_long_the_queue(world: World) -
     assert not any("finalizers" in one["metadata"] for one in told)  # nothing of them is anywhere
 
 
+async def let_in(world: World, field: str) -> None:
+    """From now on the server takes any text that is a duration to it, as an older definition may have."""
+    path = f"/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/{field}"
+    loose = [{"op": "replace", "path": path, "value": {"type": "string", "format": "duration"}}]
+    await world.client.kind("apiextensions.k8s.io/v1", "CustomResourceDefinition").patch(WORKLOAD.name, loose, kind="json")
+
+
 async def test_one_that_cannot_be_read_is_told_so_and_holds_up_no_other(world: World) -> None:
     async with world.node("n1", 1):
         await world.quota(1)
+        await let_in(world, "maximumRuntime")
         await world.declare("odd", maximumRuntime="99999999999h")
         await world.declare("job")
         await world.phase("job", "Running")
@@ -116,6 +124,12 @@ async def test_one_that_cannot_be_read_is_told_so_and_holds_up_no_other(world: W
 async def test_what_no_machine_can_reckon_with_is_refused(world: World, asked: dict[str, Any]) -> None:
     with pytest.raises(ApiError, match=f"spec.resources.{next(iter(asked))}"):
         await world.declare("odd", resources=asked)
+
+
+@pytest.mark.parametrize("asked", [{"maximumRuntime": "99999999999h"}, {"minimumRuntime": "9999999h"}, {"maximumRuntime": "1.2.3h"}, {"minimumRuntime": "1ns"}])
+async def test_a_length_of_time_that_cannot_be_reckoned_with_is_refused(world: World, asked: dict[str, str]) -> None:
+    with pytest.raises(ApiError, match=f"spec.{next(iter(asked))}"):
+        await world.declare("odd", **asked)
 
 
 @pytest.mark.parametrize("signal", ["SIGUSRR1", "SIGKILL", "SIGSTOP", "SIGRTMIN+3"])

@@ -357,7 +357,7 @@ _FIGURES: tuple[tuple[str, str, Callable[[Any], str], int], ...] = (
     ("starved (waited over a day)", "starved", lambda v: f"{v:,}", -1),
     ("promises not kept (SLA)", "sla_misses", lambda v: f"{v:,}", -1),
     ("cost of GPUs held", "cost", lambda v: f"{v:,.0f}", 0),
-    ("all done after", "makespan", lambda v: _span(v), 0),
+    ("last one done after", "makespan", lambda v: _span(v), 0),
 )
 """What it is called, where it stands, how it is written, and whether more (+1) or less (-1) is better."""
 

@@ -31,7 +31,7 @@ from homeostat.gpu.controller.standing import (
     state_of,
     target_of,
 )
-from homeostat.gpu.controller.undone import is_reserved, take_back
+from homeostat.gpu.controller.undone import begin_anew, is_reserved, take_back
 from homeostat.gpu.decisions import Memory, Plan, Verb
 from homeostat.gpu.governor import decide
 from homeostat.gpu.kinds import NODE, POLICY, POOL, TENANT, WORKLOAD, GpuPolicySpec
@@ -157,6 +157,7 @@ class Governor:
         for informer in self._informers.values():
             await informer.wait_synced()
         self._memory = await self._notes.read()
+        begin_anew(self._memory)
         self._changed.update(dict.fromkeys((kind, key) for kind, one in self._informers.items() for key in _keys(one)))
         while True:
             self._wake.clear()

@@ -26,9 +26,9 @@ def call_off(cycle: Cycle) -> None:
         if not leaves or not refusal.tries or w.deleted[at] or not _is_whole(cycle, at):
             continue
         if refusal.tries >= TRIES:
-            cycle.keep(at, _given_up(refusal), Constraint.SUSPENSION)
+            cycle.keep(at, _given_up(refusal), Constraint.SUSPENSION, refusal.beneficiary)
         elif not _is_wanted(cycle, at, refusal):
-            cycle.keep(at, "it is no longer to leave its GPUs, and had not left them: it runs on", Constraint.NONE)
+            cycle.keep(at, "it is no longer to leave its GPUs, and had not left them: it runs on", Constraint.NONE, refusal.beneficiary)
 
 
 def is_given_up(cycle: Cycle, at: int) -> bool:

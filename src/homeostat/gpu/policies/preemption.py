@@ -23,7 +23,7 @@ from collections import Counter
 import numpy as np
 
 from homeostat.gpu.cycle import DAY, HOUR, Cycle, span
-from homeostat.gpu.decisions import Constraint, Reservation, Verb
+from homeostat.gpu.decisions import Constraint, Memory, Reservation, Verb
 from homeostat.gpu.entitlement import Ledger
 from homeostat.gpu.fleet import Fleet, Need, Taken
 from homeostat.gpu.policies.admission import shapes
@@ -117,6 +117,8 @@ class Preemption:
         able[
             cycle.find([uid for uid, times in cycle.next.preempted.items() if len(times) >= self.policy.per_workload])
         ] = False
+        going = [at for at, rival in _proposed(cycle).items() if rival in cycle.next.reservations and cycle.column[at] != NONE]
+        able[going] = False
         self.able: Ints = np.flatnonzero(able & (cycle.column != NONE))
         would = cycle.held & ~cycle.leaving & cycle.unyielding & (w.preemption != Mode.NEVER) & (cycle.column != NONE)
         self.unyielding: Ints = np.flatnonzero(would)
@@ -124,9 +126,12 @@ class Preemption:
         self.taken: dict[int, int] = {}
         """What each tenant was given in this cycle, or lost."""
         self.fleet, self.ledger = _settled_fleet(cycle), cycle.ledger.settled()
+        for at in going:  # as good as gone: whoever it makes way for is counted already
+            self.fleet.free_up(cycle.taken_of(at), cycle.need_of(at))
+            self.ledger.take(int(w.tenant[at]), int(cycle.column[at]), -int(cycle.total[at]))
         self.robbed: dict[str, list[str]] = {}
         """By who took the place of others: whose. Nobody does so twice to the same."""
-        for uid, rivals in cycle.memory.rivals.items():
+        for uid, rivals in cycle.next.rivals.items():
             for rival in rivals:
                 self.robbed.setdefault(rival, []).append(uid)
         self.in_vain: set[tuple[int, int, int]] = set()
@@ -215,7 +220,7 @@ class Preemption:
         """Whom it may take the place of, the first to go first, and by which right."""
         cycle, w = self.cycle, self.cycle.snapshot.workloads
         able = self.able[cycle.model[self.able] == model]
-        if spared := [*cycle.memory.rivals.get(w.uid[at], ()), *self.robbed.get(w.uid[at], ())]:
+        if spared := [*cycle.next.rivals.get(w.uid[at], ()), *self.robbed.get(w.uid[at], ())]:
             able = able[~np.isin(able, cycle.find(spared))]
         given = self._rights(at, able, column)
         by_quota, by_priority, by_waiting, _, by_time = given
@@ -364,19 +369,51 @@ def _settled_fleet(cycle: Cycle) -> Fleet:
     return fleet
 
 
+def _proposed(cycle: Cycle) -> dict[int, str]:
+    """Who is to make way by an earlier decision and still is in the run that this was to end; and for whom."""
+    memory, w, found = cycle.next, cycle.snapshot.workloads, dict[int, str]()
+    for at in cycle.find(memory.preempted):
+        rivals = memory.rivals.get(w.uid[at])
+        if rivals and cycle.held[at] and not cycle.leaving[at] and w.started[at] <= memory.preempted[w.uid[at]][-1]:
+            found[at] = rivals[-1]
+    return found
+
+
+def _forget_undone(cycle: Cycle) -> None:
+    """A preemption that came to nothing uses up no budget, and may be decided again: nobody needs it any more and it was not carried out, or it
+    could not be."""
+    undone = {at: rival for at, rival in _proposed(cycle).items() if rival not in cycle.memory.reservations or rival not in cycle.index}
+    kept = ((at, cycle.snapshot.refusals[cycle.snapshot.workloads.uid[at]]) for at in cycle.find(cycle.snapshot.refusals))
+    undone |= {at: refusal.beneficiary for at, refusal in kept if refusal.verb == Verb.KEEP and cycle.held[at]}
+    for at, rival in undone.items():
+        _take_back(cycle.next, cycle.snapshot.workloads.uid[at], rival)
+
+
+def _take_back(memory: Memory, uid: str, rival: str) -> None:
+    """Forgets that a workload was last preempted for another one."""
+    if rival not in memory.rivals.get(uid, ()):
+        return
+    memory.rivals[uid].remove(rival)
+    if times := memory.preempted.get(uid):
+        when = times.pop()
+        if when in memory.preemptions:
+            memory.preemptions.remove(when)
+
+
 def remember(cycle: Cycle) -> None:
-    """Forgets what is older than the budgets look back, and whoever is gone."""
+    """Forgets what is older than the budgets look back, what came to nothing, and whoever is gone."""
     memory, known = cycle.memory, cycle.index if cycle.memory.preempted or cycle.memory.rivals else {}
     cycle.next.preemptions = [when for when in memory.preemptions if cycle.now - when < HOUR]
+    cycle.next.rivals = {uid: list(rivals) for uid, rivals in memory.rivals.items() if uid in known}
     recent = {
         uid: [when for when in times if cycle.now - when < DAY]
         for uid, times in memory.preempted.items()
         if uid in known
     }
     cycle.next.preempted = {uid: times for uid, times in recent.items() if times}
-    alive = {
-        uid: [rival for rival in rivals if rival in known] for uid, rivals in memory.rivals.items() if uid in known
-    }
+    _forget_undone(cycle)
+    cycle.next.preempted = {uid: times for uid, times in cycle.next.preempted.items() if times}
+    alive = {uid: [rival for rival in rivals if rival in known] for uid, rivals in cycle.next.rivals.items()}
     cycle.next.rivals = {uid: rivals for uid, rivals in alive.items() if rivals}
 
 

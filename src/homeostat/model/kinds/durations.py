@@ -23,11 +23,16 @@ _AMOUNT = r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+"
 _PARTS = re.compile(rf"({_AMOUNT})(ns|us|µs|μs|ms|s|m|h)").findall
 PATTERN = r"^[-+]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$"
 """What `parse_duration` reads, as a pattern for RE2."""
-_UNIT = "(ns|us|µs|μs|ms|s|m|h)"
-Span = Annotated[timedelta, Meta(extra_json_schema={"pattern": PATTERN.replace("[-+]?", "[+]?")})]
-"""A length of time for a field of a spec that cannot be below nothing."""
-Length = Annotated[timedelta, Meta(extra_json_schema={"pattern": rf"^[+]?([0-9.]+{_UNIT})*[0-9.]*[1-9][0-9.]*{_UNIT}([0-9.]+{_UNIT})*$"})]
-"""A length of time for a field of a spec that is more than nothing."""
+_BOUNDED = {
+    "pattern": r"^[+]?(0|([0-9]{1,6}(\.[0-9]{1,6})?h|[0-9]{1,7}(\.[0-9]{1,6})?m|[0-9]{1,9}(\.[0-9]{1,6})?s|[0-9]{1,12}(\.[0-9]{1,3})?ms|[0-9]{1,15}[uµμ]s)+)$",
+    "maxLength": 20,
+}
+"""No longer than `parse_duration` reads, nor finer: what a server lets in must be readable, for what is not holds up its fleet."""
+_SOME = {"pattern": "^[^-1-9]*[1-9].*$", "allOf": [_BOUNDED]}
+Span = Annotated[timedelta, Meta(extra_json_schema=_BOUNDED)]
+"""A length of time for a field of a spec that cannot be below nothing; up to 114 years."""
+Length = Annotated[timedelta, Meta(extra_json_schema=_SOME)]
+"""A length of time for a field of a spec that is more than nothing; up to 114 years."""
 _WHOLE = re.compile(PATTERN[:-1]).fullmatch
 _LONGEST_TEXT = 64
 _LARGEST = 2**63
