@@ -364,7 +364,8 @@ async def test_declarations_are_told_however_many_reports_came_since(tmp_path: P
         await server.ask("PUT", place, {"metadata": {"name": "shop", "labels": {"n": "2"}}})
         second = server.plane.store.revision
         for n in range(30):
-            note = {"metadata": {"name": "shop"}, "status": {"phase": "Active", "conditions": [_condition(str(n))]}}
+            whole = {"name": "shop", "labels": {"n": "2"}}
+            note = {"metadata": whole, "status": {"phase": "Active", "conditions": [_condition(str(n))]}}
             assert (await server.ask("PUT", f"{place}/status", note))[0] == 200
         if forgotten:
             await an_hour_later(server)

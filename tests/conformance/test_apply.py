@@ -429,6 +429,73 @@ def test_status_is_not_created_by_apply(api: Api, widget: Kind, namespace: str) 
     assert refusal(answer) == (404, "NotFound")
 
 
+# Scale
+
+
+def scale_of(name: str, count: int | None) -> Object:
+    spec = {} if count is None else {"replicas": count}
+    return {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": name}, "spec": spec}
+
+
+def test_a_scale_is_applied(api: Api, apply: Applier) -> None:
+    needs(api, 22)
+    apply("one", {"replicas": 1, "text": "x"}).expect(201)
+    answer = api.apply(f"{apply.path}/scale", scale_of("a", 4), "scaler")
+    assert answer.expect(409)["message"] == 'Apply failed with 1 conflict: conflict with "one": .spec.replicas'
+    assert answer.causes == [("FieldManagerConflict", ".spec.replicas")]
+    scale = api.apply(f"{apply.path}/scale", scale_of("a", 4), "scaler", force="true").expect(200)
+    assert (scale["kind"], scale["spec"]) == ("Scale", {"replicas": 4})
+    live = apply.live()
+    assert live["spec"] == {"replicas": 4, "text": "x"}
+    assert managers(live) == [
+        ("one", "Apply", "", {"f:spec": {"f:text": {}}}),
+        ("scaler", "Apply", "scale", {"f:spec": {"f:replicas": {}}}),
+    ]
+    assert {entry["apiVersion"] for entry in live["metadata"]["managedFields"]} == {apply.kind.api_version}
+    api.apply(f"{apply.path}/scale", scale_of("a", 4), "scaler").expect(200)
+    assert version(apply.live()) == version(live)
+    conflict = 'Apply failed with 1 conflict: conflict with "scaler" with subresource "scale": .spec.replicas'
+    assert apply("one", {"replicas": 1, "text": "x"}).expect(409)["message"] == conflict
+
+
+def test_a_count_can_have_two_owners(api: Api, apply: Applier) -> None:
+    needs(api, 22)
+    apply("one", {"replicas": 1}).expect(201)
+    api.apply(f"{apply.path}/scale", scale_of("a", 1), "scaler").expect(200)
+    count = {"f:spec": {"f:replicas": {}}}
+    assert sorted(managers(apply.live())) == [("one", "Apply", "", count), ("scaler", "Apply", "scale", count)]
+    left = apply("one", {"text": "x"}).expect(200)
+    assert left["spec"] == {"replicas": 1, "text": "x"}
+
+
+def test_a_scale_that_is_applied_must_be_one(api: Api, apply: Applier, widget: Kind, namespace: str) -> None:
+    needs(api, 22)
+    assert refusal(api.apply(widget.path(namespace, "a", "scale"), scale_of("a", 1))) == (404, "NotFound")
+    apply("one", {"replicas": 1}).expect(201)
+    path = f"{apply.path}/scale"
+    assert refusal(api.apply(path, scale_of("b", 1))) == (400, "BadRequest")
+    assert refusal(api.apply(path, widget.new("a", spec={"replicas": 2}))) == (400, "BadRequest")
+    assert refusal(api.patch(path, scale_of("a", 1), APPLY_PATCH)) == (422, "Invalid")
+    strange = {**scale_of("a", 1), "spec": {"replicas": 1, "foo": 1}}
+    assert ".spec.foo: field not declared in schema" in mistake(api.apply(path, strange), 400)["message"]
+    assert api.apply(path, scale_of("a", 3), force="true", dryRun="All").expect(200)["spec"] == {"replicas": 3}
+    assert apply.live()["spec"] == {"replicas": 1}
+
+
+def test_the_scale_of_a_deployment_is_applied(api: Api, namespace: str) -> None:
+    needs_builtin_rules(api)
+    api.post(at(namespace, "deployments", group="apps"), deployment(), fieldManager="maker").expect(201)
+    path = at(namespace, "deployments", "web", group="apps")
+    answer = api.apply(f"{path}/scale", scale_of("web", 5), "scaler")
+    assert 'conflict with "maker" using autoscaling/v1: .spec.replicas' in answer.expect(409)["message"]
+    assert api.apply(f"{path}/scale", scale_of("web", 5), "scaler", force="true").expect(200)["spec"] == {"replicas": 5}
+    live = api.get(path).expect(200)
+    assert live["spec"]["replicas"] == 5
+    found = {manager: fields for manager, _, _, fields in managers(live)}
+    assert "f:replicas" not in found["maker"]["f:spec"]
+    assert found["scaler"] == {"f:spec": {"f:replicas": {}}}
+
+
 # Coming from elsewhere
 
 

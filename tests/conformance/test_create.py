@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from .conftest import Api, Kind, eventually, mistake, needs, needs_builtin_rules
-from .objects import at, config_map, deployment, make, managers, refusal, version
+from .objects import Object, at, config_map, deployment, make, managers, refusal, version
 
 YAML = {"Content-Type": "application/yaml"}
 
@@ -400,6 +402,32 @@ def test_a_whole_number_with_a_point_is_shown_without_it(api: Api, widget: Kind,
     answer = api.post(widget.path(namespace), widget.new("a", spec={"replicas": 5.0}))
     assert refusal(answer) == (422, "Invalid")
     assert ".spec.replicas accessor error: 5 is of the type float64, expected int64" in answer.body["message"]
+
+
+def test_whole_numbers_are_stored_as_integers(api: Api, gadget: Kind, namespace: str) -> None:
+    def text(count: str, name: str = "a") -> str:
+        return json.dumps(gadget.new(name, spec={"replicas": "#", "loose": {"n": "#", "list": ["#"]}})).replace('"#"', count)
+
+    def counts(obj: Object) -> list[str]:
+        loose = obj["spec"]["loose"]
+        return [repr(n) for n in (obj["spec"]["replicas"], loose["n"], *loose["list"])]
+
+    path = gadget.path(namespace)
+    assert counts(api.post(path, text("5.0"), dryRun="All").expect(201)) == ["5"] * 3
+    made = api.post(path, text("5.0")).expect(201)
+    assert counts(made) == counts(api.get(f"{path}/a").body) == ["5"] * 3
+    assert version(api.patch(f"{path}/a", '{"spec": {"replicas": 5.0}}').expect(200)) == version(made)
+    assert api.patch(f"{path}/a", '{"spec": {"loose": {"n": 0.5}}}').expect(200)["spec"]["loose"]["n"] == 0.5
+    assert counts(api.apply(f"{path}/b", text("1e3", "b")).expect(201)) == ["1000"] * 3
+
+
+def test_a_whole_number_of_yaml_is_an_integer(api: Api, namespace: str) -> None:
+    needs_builtin_rules(api)
+    path = at(namespace, "deployments", group="apps")
+    for name, count in (("a", "3.0"), ("b", "1e+02")):
+        body = json.dumps(deployment(name, replicas="#")).replace('"#"', count)
+        assert refusal(api.post(path, body)) == (400, "BadRequest")
+        assert api.post(path, body, headers=YAML).expect(201)["spec"]["replicas"] == int(float(count))
 
 
 def test_null_where_nothing_may_be_null_is_left_out(api: Api, widget: Kind, namespace: str) -> None:

@@ -230,6 +230,8 @@ def test_the_status_is_written_through_its_subresource_alone(api: Api, group: Gr
     assert api.get(where + "/status").expect(200)["kind"] == "CustomResourceDefinition"
     renamed = change(api, where, lambda c: c["spec"]["names"].update(shortNames=["no"]), "/status").expect(200)
     assert "shortNames" not in renamed["spec"]["names"]
+    labelled = change(api, where, lambda c: c["metadata"].update(labels={"a": "b"}), "/status").expect(200)
+    assert "labels" not in labelled["metadata"]
     emptied = change(api, where, lambda c: c["status"].update(storedVersions=[]), "/status").expect(200)
     assert emptied["status"]["storedVersions"] == ["v1"]
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from .conftest import Api, Kind, Object, eventually
+from .conftest import Api, Kind, Object, eventually, needs_builtin_rules
+from .objects import CONTAINER, at
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -71,6 +72,40 @@ def test_background_is_what_happens_when_nothing_is_said(room: Room) -> None:
     room.make("child", owned_by(room.make("owner")))
     room.delete("owner").expect(200)
     room.gone("owner", "child")
+
+
+PODS = {"restartPolicy": "Never", "containers": [dict(CONTAINER)]}
+
+
+@pytest.mark.parametrize(
+    ("plural", "kind", "group", "spec"),
+    [
+        ("jobs", "Job", "batch", {"template": {"spec": PODS}}),
+        (
+            "replicationcontrollers",
+            "ReplicationController",
+            "",
+            {"template": {"metadata": {"labels": {"a": "b"}}, "spec": {**PODS, "restartPolicy": "Always"}}, "replicas": 0},
+        ),
+    ],
+)
+def test_some_kinds_orphan_their_dependents_unless_told(
+    api: Api, room: Room, namespace: str, plural: str, kind: str, group: str, spec: Object
+) -> None:
+    needs_builtin_rules(api)
+    path, version = at(namespace, plural, group=group), f"{group}/v1" if group else "v1"
+    warned = "child pods are preserved by default when jobs are deleted"
+    for name, body in (("unsaid", None), ("background", {"propagationPolicy": "Background"})):
+        owner = api.post(path, {"metadata": {"name": name}, "spec": spec}).expect(201)
+        room.make(name, owned_by(owner, kind=kind, api_version=version))
+        answer = api.delete(f"{path}/{name}", body)
+        answer.expect(200)
+        assert any(text.startswith(warned) for text in answer.warnings) == (kind == "Job" and body is None)
+        eventually(lambda name=name: api.get(f"{path}/{name}").status == 404, f"{name} to go")
+    room.gone("background")
+    left = room.get("unsaid")
+    assert left is not None
+    assert "ownerReferences" not in left["metadata"]
 
 
 def test_in_the_foreground_the_owner_goes_last(room: Room) -> None:

@@ -330,6 +330,10 @@ def test_a_write_that_accepts_nothing_is_refused_before_it_writes(api: Api, name
     room = ROOM.format(namespace)
     api.post(room, config("never"), headers={"Accept": "text/html"}).expect(406)
     api.get(f"{room}/never").expect(404)
+    api.post(room, config("stays")).expect(201)
+    api.delete(f"{room}/stays", headers={"Accept": "text/html"}).expect(406)
+    api.delete(room, headers={"Accept": "text/html"}).expect(406)
+    api.get(f"{room}/stays").expect(200)
 
 
 def test_pretty_is_tolerated(api: Api, shelf: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from .conftest import Answer, Api, Object, eventually, make_namespace
+from .conftest import Answer, Api, Object, eventually, make_namespace, needs
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 REVIEWS = "/apis/authorization.k8s.io/v1"
@@ -395,7 +395,7 @@ def review(asker: Person | Api, kind: str, spec: Object, path: str = "", **metad
     return asker.post(path or f"{REVIEWS}/{kind.lower()}s", body)
 
 
-def about(room: Room, **attributes: str) -> Object:
+def about(room: Room, **attributes: Any) -> Object:
     return {"resourceAttributes": {"namespace": room.name, "verb": "get", "resource": "configmaps", **attributes}}
 
 
@@ -431,6 +431,35 @@ def test_a_question_must_be_about_one_thing(room: Room) -> None:
     [cause] = review(alice, "SelfSubjectAccessReview", both).expect(422)["details"]["causes"]
     assert cause["field"] == "spec.nonResourceAttributes"
     assert cause["message"].endswith("cannot be specified in combination with resourceAttributes")
+
+
+def test_a_question_about_selected_objects_says_how_they_are_selected(room: Room) -> None:
+    needs(room.api, 34)
+    alice = room.person()
+    named = {"key": "a", "operator": "In", "values": ["b"]}
+    for field in ("labelSelector", "fieldSelector"):
+        for selector, at, reason in (
+            ({"rawSelector": "a=b", "requirements": [named]}, "rawSelector", "FieldValueInvalid"),
+            ({}, "requirements", "FieldValueRequired"),
+        ):
+            answer = review(alice, "SelfSubjectAccessReview", about(room, verb="list", **{field: selector}))
+            [cause] = answer.expect(422)["details"]["causes"]
+            assert (cause["field"], cause["reason"]) == (f"spec.resourceAttributes.{field}.{at}", reason)
+        good = review(alice, "SelfSubjectAccessReview", about(room, verb="list", **{field: {"requirements": [named]}}))
+        assert good.expect(201)["status"] == {"allowed": False}
+
+
+def test_a_question_is_read_as_strictly_as_an_object(room: Room) -> None:
+    needs(room.api, 27)
+    alice = room.person()
+    body = {"kind": "SelfSubjectAccessReview", "apiVersion": "authorization.k8s.io/v1", "spec": about(room, nmae="a")}
+    path = f"{REVIEWS}/selfsubjectaccessreviews"
+    problem = 'unknown field "spec.resourceAttributes.nmae"'
+    answer = alice.post(path, body)
+    assert answer.expect(201)["spec"] == about(room)
+    assert answer.warnings == [problem]
+    message = alice.post(f"{path}?fieldValidation=Strict", body).expect(400)["message"]
+    assert message.endswith(f"cannot be handled as a SelfSubjectAccessReview: strict decoding error: {problem}")
 
 
 def test_asking_about_others_is_a_right(api: Api, room: Room) -> None:

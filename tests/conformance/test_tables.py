@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from .conftest import Api, Kind
+from .conftest import Api, Kind, needs_builtin_rules
+from .objects import at, deployment, make
 
 TABLE = {"Accept": "application/json;as=Table;g=meta.k8s.io;v=v1"}
 PARTIAL = {"Accept": "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"}
@@ -177,8 +178,39 @@ def test_a_write_answers_with_metadata_alone_where_asked(api: Api, namespace: st
     assert (patched["kind"], patched["metadata"]["labels"]) == ("PartialObjectMetadata", {"a": "b"})
 
 
+def test_what_is_not_stored_has_no_rows_and_no_metadata(api: Api) -> None:
+    path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    body = {"spec": {"nonResourceAttributes": {"path": "/", "verb": "get"}}}
+    for headers in (TABLE, PARTIAL, {"Accept": "application/xml"}):
+        assert api.post(path, body, headers=headers).expect(406)["reason"] == "NotAcceptable"
+    api.post(path, body, headers=KUBECTL).expect(201)
+
+
+def test_a_deletion_is_told_whatever_the_form_of_objects(api: Api, namespace: str) -> None:
+    path = f"/api/v1/namespaces/{namespace}/secrets"
+    api.post(path, {"metadata": {"name": "one"}}).expect(201)
+    assert api.delete(f"{path}/one", headers=KUBECTL).expect(200)["kind"] == "Status"
+
+
 def test_the_form_of_a_list_is_not_that_of_an_object(api: Api, namespace: str) -> None:
     path = f"/api/v1/namespaces/{namespace}/secrets"
     api.post(path, {"metadata": {"name": "one"}}).expect(201)
     api.get(path, headers=PARTIAL).expect(406)
     api.get(f"{path}/one", headers=PARTIAL_LIST).expect(406)
+
+
+@pytest.mark.parametrize("group", ["apps", ""])
+def test_a_scale_has_its_columns(api: Api, widget: Kind, namespace: str, group: str) -> None:
+    if group:
+        needs_builtin_rules(api)
+        api.post(at(namespace, "deployments", group=group), deployment("one")).expect(201)
+        path = at(namespace, "deployments", "one", "scale", group=group)
+    else:
+        make(api, widget, namespace, "one", spec={"replicas": 2})
+        path = widget.path(namespace, "one", "scale")
+    table = api.get(path, headers=KUBECTL).expect(200)
+    assert [c["name"] for c in table["columnDefinitions"]] == ["Name", "Desired", "Available", "Age"]
+    assert table["rows"][0]["cells"][:3] == ["one", 2, 0]
+    assert table["rows"][0]["object"]["kind"] == "PartialObjectMetadata"
+    assert api.get(path, headers=PARTIAL).expect(200)["kind"] == "PartialObjectMetadata"
+    assert api.get(path, headers={"Accept": "application/xml"}).status == 406

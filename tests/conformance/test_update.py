@@ -111,6 +111,10 @@ def test_some_kinds_are_created_by_an_update(api: Api, namespace: str) -> None:
             {"kind": "RoleBinding", "metadata": {"name": "a"}, "roleRef": ref},
         ),
     ):
+        gone = {**body, "metadata": {**body["metadata"], "uid": OTHER_UID}}
+        answer = api.put(path, gone)
+        assert refusal(answer) == (409, "Conflict")
+        assert answer.body["message"].endswith(f"UID in precondition: {OTHER_UID}, UID in object meta: ")
         assert api.put(path, body).expect(201)["metadata"]["uid"]
 
 
@@ -219,6 +223,28 @@ def test_a_service_keeps_its_address(api: Api, namespace: str) -> None:
     assert api.get(f"{path}/front").body["spec"]["clusterIP"] == address
 
 
+def test_a_service_that_changes_its_type_gives_back_what_it_no_longer_needs(api: Api, namespace: str) -> None:
+    needs_builtin_rules(api)
+    path = at(namespace, "services", "front")
+    made = api.post(at(namespace, "services"), {**service(), "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]}}).expect(201)
+    api.patch(f"{path}/status", {"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}}).expect(200)
+    address = made["spec"]["clusterIP"]
+    inner = api.patch(path, {"spec": {"type": "ClusterIP"}}).expect(200)
+    assert inner["spec"]["clusterIP"] == address
+    assert not {"externalTrafficPolicy", "allocateLoadBalancerNodePorts"} & inner["spec"].keys()
+    assert "nodePort" not in inner["spec"]["ports"][0]
+    assert inner["status"] == {"loadBalancer": {}}
+    outer = api.patch(path, {"spec": {"type": "NodePort"}}).expect(200)
+    assert outer["spec"]["ports"][0]["nodePort"]
+    asked = {**outer, "spec": {**outer["spec"], "type": "ClusterIP", "ports": [{"port": 80, "nodePort": 30999}]}}
+    assert ("FieldValueForbidden", "spec.ports[0].nodePort") in api.put(path, asked).causes
+    named = api.patch(path, {"spec": {"type": "ExternalName", "externalName": "example.com"}}).expect(200)
+    assert not {"clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "externalTrafficPolicy"} & named["spec"].keys()
+    assert "nodePort" not in named["spec"]["ports"][0]
+    again = api.patch(path, {"spec": {"type": "ClusterIP", "externalName": None}}).expect(200)
+    assert again["spec"]["clusterIP"]
+
+
 # Spec and status
 
 
@@ -273,6 +299,43 @@ def test_a_deployments_status_is_its_own(api: Api, namespace: str) -> None:
     assert new["spec"]["replicas"] == 2
     assert new["status"] == {"replicas": 2}
     assert new["metadata"]["generation"] == body["metadata"]["generation"]
+
+
+def test_built_in_kinds_take_metadata_through_the_status_path_too(api: Api, namespace: str) -> None:
+    needs_builtin_rules(api)
+    backend = {"service": {"name": "a", "port": {"number": 80}}}
+    status: Object = {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}
+    path = at(namespace, "ingresses", group="networking.k8s.io")
+    old = api.post(path, {"metadata": {"name": "a"}, "spec": {"defaultBackend": backend}}, fieldManager="maker").expect(201)
+    metadata = {"annotations": {"a": "b"}, "labels": {"a": "b"}, "finalizers": ["example.com/a"]}
+    patch = {"metadata": metadata, "spec": {"ingressClassName": "c"}, "status": status}
+    new = api.patch(f"{path}/a/status", patch, fieldManager="reporter").expect(200)
+    assert {key: new["metadata"][key] for key in metadata} == metadata
+    assert (new["spec"], new["status"]) == (old["spec"], status)
+    assert new["metadata"]["generation"] == 1
+    [mine] = [fields for manager, _, sub, fields in managers(new) if (manager, sub) == ("reporter", "status")]
+    assert set(mine) == {"f:metadata", "f:status"}
+    assert set(mine["f:metadata"]) == {"f:annotations", "f:finalizers", "f:labels"}
+    gone = {**new, "metadata": {"name": "a"}}
+    assert not metadata.keys() & api.put(f"{path}/a/status", gone).expect(200)["metadata"].keys()
+
+
+def test_some_metadata_is_not_for_those_who_report(api: Api, namespace: str) -> None:
+    needs_builtin_rules(api)
+    path = at(namespace, "deployments", "web", group="apps")
+    api.post(at(namespace, "deployments", group="apps"), deployment()).expect(201)
+    patch = {"metadata": {"annotations": {"a": "b"}, "labels": {"a": "b"}}, "status": {"replicas": 1}}
+    new = api.patch(f"{path}/status", patch, fieldManager="reporter").expect(200)
+    assert new["metadata"]["annotations"] == {"a": "b"}
+    assert "labels" not in new["metadata"]
+    assert new["metadata"]["generation"] == 1
+    [mine] = [fields for manager, _, _, fields in managers(new) if manager == "reporter"]
+    assert set(mine["f:metadata"]) == {"f:annotations"}
+    applied = {"apiVersion": "apps/v1", "kind": "Deployment", **patch}
+    applied["metadata"] = {"name": "web", "annotations": {"c": "d"}, "labels": {"a": "b"}}
+    new = api.apply(f"{path}/status", applied, "applier").expect(200)
+    assert new["metadata"]["annotations"] == {"a": "b", "c": "d"}
+    assert "labels" not in new["metadata"]
 
 
 # Generation and resourceVersion

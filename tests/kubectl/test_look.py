@@ -107,6 +107,7 @@ def test_explain_tells_of_a_custom_kind(admin: Kubectl, widgets: Kind) -> None:
     shown = admin("explain", "widgets", f"--api-version={widgets.group}/v1")
     assert "A widget that turns." in shown
     assert "How it should turn." in shown
+    assert "APIVersion defines" in shown
     assert "From one to ten." in admin("explain", "widgets.spec.size", f"--api-version={widgets.group}/v1")
     assert 'field "nonsense" does not exist' in admin.refused(
         "explain", "widgets.nonsense", f"--api-version={widgets.group}/v1"

@@ -220,6 +220,13 @@ def naive_drop_nulls(value: Any, raw: dict[str, Any] | None) -> None:
             naive_drop_nulls(item, (raw or {}).get("items"))
 
 
+def naive_fresh(raw: dict[str, Any]) -> Any:
+    """The default of a type, which is as complete as what people send."""
+    value = copy.deepcopy(raw.get("default"))
+    naive_drop_nulls(value, raw)
+    return value
+
+
 def naive_default(value: Any, raw: dict[str, Any] | None) -> None:
     if raw is None:
         return
@@ -227,17 +234,17 @@ def naive_default(value: Any, raw: dict[str, Any] | None) -> None:
         for name, child in raw.get("properties", {}).items():
             missing = name not in value or (value[name] is None and not child.get("nullable"))
             if child.get("default") is not None and missing:
-                value[name] = copy.deepcopy(child["default"])
+                value[name] = naive_fresh(child)
         for name in value:
             child = naive_child(raw, name)
             if value[name] is None and child is not None and not child.get("nullable"):
-                value[name] = copy.deepcopy(child.get("default"))
+                value[name] = naive_fresh(child)
             naive_default(value[name], child)
     elif isinstance(value, list):
         items = raw.get("items")
         for i, item in enumerate(value):
             if item is None and items is not None and not items.get("nullable"):
-                value[i] = copy.deepcopy(items.get("default"))
+                value[i] = naive_fresh(items)
             naive_default(value[i], items)
 
 

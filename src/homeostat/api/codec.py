@@ -13,11 +13,13 @@ import orjson
 
 from homeostat.api.resource import Object, Resource, Version
 from homeostat.api.schema import default, prune
-from homeostat.model.encoding import kept
+from homeostat.model.encoding import kept, whole_numbers
 from homeostat.store import Entry
 
 _OPEN = b'{"metadata":{'
 _SKIP = len(_OPEN)
+_POINTED = (b".0,", b".0}", b".0]")
+"""What stands behind a whole number that is written with a point."""
 
 
 def encode(obj: Object) -> bytes:
@@ -27,7 +29,17 @@ def encode(obj: Object) -> bytes:
     for key, value in obj.items():
         if key not in ("apiVersion", "kind", "metadata"):
             stored[key] = value
-    return kept(stored)
+    return _plain(kept(stored))
+
+
+def shown(obj: Object) -> bytes:
+    """An object that is not stored as it would be served from the store."""
+    return _plain(orjson.dumps(obj))
+
+
+def _plain(value: bytes) -> bytes:
+    """The same JSON with whole numbers as such."""
+    return kept(whole_numbers(orjson.loads(value))) if any(end in value for end in _POINTED) else value
 
 
 class Codec:

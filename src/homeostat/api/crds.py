@@ -22,6 +22,8 @@ FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
 class CrdRules(Rules):
     """`definitions` are all there are, by key; they decide which names are still free."""
 
+    kept_by_status = None
+
     def __init__(self, definitions: Mapping[str, Object], clock: Clock) -> None:
         self._definitions = definitions
         self._clock = clock

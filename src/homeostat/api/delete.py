@@ -31,6 +31,7 @@ class DeleteOptions(msgspec.Struct):
     """How to delete: what becomes of dependents, and for which object and state of it this was meant."""
 
     policy: str = ""
+    unsaid: str = ""  # the policy where neither the request nor the object says one
     orphan_asked: bool = False  # the old spelling of the policy was used
     uid: str = ""
     revision: str = ""
@@ -58,10 +59,14 @@ def read_options(call: Call) -> DeleteOptions:
     integer(params, "gracePeriodSeconds")  # nobody is given time here, but what is asked for must make sense
     preconditions = raw.get("preconditions") or {}
     _check(policy, orphan, dry_run)
+    rules = call.resource.rules
     if orphan is not None:
         policy = "Orphan" if orphan else "Background"
+    elif not policy and rules.orphans_warning:
+        call.warnings.append(rules.orphans_warning)
     return DeleteOptions(
         policy=policy,
+        unsaid="Orphan" if rules.orphans else "",
         orphan_asked=orphan is not None,
         uid=preconditions.get("uid") or "",
         revision=preconditions.get("resourceVersion") or "",
@@ -147,7 +152,7 @@ def _marked(plane: ControlPlane, call: Call, live: Object, options: DeleteOption
     metadata = dict(live["metadata"])
     obj = {**live, "metadata": metadata}
     finalizers = [f for f in metadata.get("finalizers", ()) if f not in (FOREGROUND, ORPHAN)]
-    policy = options.policy or _standing_policy(metadata)
+    policy = options.policy or _standing_policy(metadata) or options.unsaid
     if policy == "Orphan":
         finalizers.append(ORPHAN)
     elif policy == "Foreground":

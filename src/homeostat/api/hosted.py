@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from homeostat.api.builtin.types import schema_of
 from homeostat.api.call import Call, WriteOptions
 from homeostat.api.delete import DeleteOptions, remove
-from homeostat.api.intake import decode_body
+from homeostat.api.intake import decode_body, strictness
 from homeostat.api.request import Response, success_response
 from homeostat.api.resource import Object, at
 from homeostat.api.schema import decode_errors
@@ -38,12 +38,19 @@ async def _pod_exists(plane: ControlPlane, call: Call) -> None:
         raise call.not_found()
 
 
+def _read(call: Call, api_version: str, kind: str, options: WriteOptions) -> Object:
+    """The body, which must be of the kind."""
+    body, doubled = decode_body(call.request, kind)
+    unknown, problems = decode_errors(schema_of(api_version, kind), body)
+    problem = problems[0] if problems else strictness(call, options, doubled + unknown)
+    if problem:
+        raise bad_request(f'{kind} in version "v1" cannot be handled as a {kind}: {problem}')
+    return cast(Object, body)
+
+
 async def evict(plane: ControlPlane, call: Call) -> Response:
     """Deletes a pod, as asked for politely: with nobody counting disruptions, no budget stands against it."""
-    body, _ = decode_body(call.request, "Eviction")
-    _, problems = decode_errors(schema_of("policy/v1", "Eviction"), body)
-    if problems:
-        raise bad_request(f'Eviction in version "v1" cannot be handled as a Eviction: {problems[0]}')
+    body = _read(call, "policy/v1", "Eviction", WriteOptions(call, "CreateOptions"))
     if (body.get("metadata") or {}).get("name", call.name) != call.name:
         raise bad_request("name in URL does not match name in Eviction object")
     asked = body.get("deleteOptions") or {}
@@ -60,10 +67,7 @@ async def evict(plane: ControlPlane, call: Call) -> Response:
 async def bind(plane: ControlPlane, call: Call) -> Response:
     """Gives a pod its node, as a scheduler does: once, and for good. Both of upstream's paths lead here."""
     options = WriteOptions(call, "CreateOptions")
-    binding, _ = decode_body(call.request, "Binding")
-    _, problems = decode_errors(schema_of("v1", "Binding"), binding)
-    if problems:
-        raise bad_request(f'Binding in version "v1" cannot be handled as a Binding: {problems[0]}')
+    binding = _read(call, "v1", "Binding", options)
     metadata, target = binding.get("metadata") or {}, binding.get("target") or {}
     name = metadata.get("name") or ""
     if call.name and call.name != name:
@@ -93,6 +97,8 @@ async def _bound(plane: ControlPlane, call: Call, metadata: Object, node: str, o
         why = f"pod {call.name} is being deleted, cannot be assigned to a host"
     elif at(pod, "spec", "nodeName"):
         why = f'pod {call.name} is already assigned to node "{pod["spec"]["nodeName"]}"'
+    elif at(pod, "spec", "schedulingGates"):
+        why = f"pod {call.name} has non-empty .spec.schedulingGates"
     elif any(metadata.get(field) not in (None, own[field]) for field in ("uid", "resourceVersion")):
         why = MOVED
     if why:

@@ -270,7 +270,8 @@ def check(call: Call, obj: Object, old: Object | None) -> None:
         errors += resource.rules.validate(obj)
         if old is not None:
             errors += resource.rules.validate_update(obj, old)
-        call.warnings += resource.rules.warnings(obj, old)
+        if not errors:
+            call.warnings += resource.rules.warnings(obj, old)
     if errors:
         raise call.invalid(metadata.get("name") or metadata.get("generateName") or "", errors)
 

@@ -57,6 +57,7 @@ AUDIT_ID = b"audit-id"
 _UNCACHED = (b"cache-control", b"no-cache, private")
 """Objects change: nobody on the way may keep one for another who asks, and secrets are nobody's to keep."""
 _SHAPED_WRITES = frozenset({"create", "update", "patch"})
+_WRITES = _SHAPED_WRITES | {"delete", "deletecollection"}
 _JSON_ACCEPTED = frozenset({"", "*/*", JSON, f"{JSON}, */*"})
 """What most clients send: they want plain JSON, and nothing has to be negotiated."""
 
@@ -315,10 +316,10 @@ class ControlPlane:
 
         Refuses before anything is written.
         """
-        if call.verb not in _SHAPED_WRITES or call.request.header(b"accept") in _JSON_ACCEPTED:
+        if call.verb not in _WRITES or call.request.header(b"accept") in _JSON_ACCEPTED or call.subresource in STREAMS:
             return None
-        stored = "get" in call.resource.verbs and call.subresource in ("", "status")
-        return read.shape_of(self, call, listing=False) if stored else None
+        shape = read.shape_of(self, call, listing=call.verb == "deletecollection")
+        return shape if call.verb in _SHAPED_WRITES and call.subresource in ("", "status") else None
 
     async def _authenticated(self, request: Request) -> User:
         """Who asks; 401 where that cannot be told."""

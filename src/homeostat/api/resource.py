@@ -69,6 +69,14 @@ class Rules:
     counts_annotations = False
     """Whether a change of annotations counts as one of intent, as the generation counts it."""
 
+    orphans = False
+    """Whether dependents stay where a delete does not say what becomes of them: so it was in the first version of some kinds."""
+    orphans_warning = ""
+    """What such a delete is told."""
+
+    kept_by_status: tuple[str, ...] | None = ()
+    """The metadata that a write of the status leaves as it is, where it may change others; None: it changes none at all."""
+
     graceful = False
     """Whether objects of the kind are given time to end: a delete then shows them with their deletion times."""
 

@@ -6,14 +6,18 @@ from typing import TYPE_CHECKING, Any, cast
 
 import orjson
 
+from homeostat.api import fields
 from homeostat.api.builtin.types import schema_of
 from homeostat.api.call import Call, WriteOptions
 from homeostat.api.intake import decode_body, place, strictness
 from homeostat.api.patching import bad_outcome, patch_document, patch_media, read_patch
-from homeostat.api.request import Response, json_response
-from homeostat.api.resource import Object, Scale, at
+from homeostat.api.read import shape_of
+from homeostat.api.request import Response
+from homeostat.api.resource import Column, Object, Scale, at
 from homeostat.api.schema import decode_errors
-from homeostat.api.write import change
+from homeostat.api.shape import TableShape
+from homeostat.api.table import AGE, NAME, Printer
+from homeostat.api.write import change, read_configuration
 from homeostat.model.errors import FieldError, bad_request, invalid, not_found, path_not_found
 from homeostat.model.protocol import APPLY_PATCH
 from homeostat.model.schema import ANY
@@ -23,6 +27,14 @@ if TYPE_CHECKING:
     from homeostat.api.plane import ControlPlane
 
 _VERSION = "autoscaling/v1"
+_PRINTER = Printer(
+    (
+        NAME,
+        Column("Desired", lambda obj: obj["spec"].get("replicas", 0), "integer", description="How many there should be."),
+        Column("Available", lambda obj: obj["status"]["replicas"], "integer", description="How many there are."),
+        AGE,
+    )
+)
 
 
 def _parts(path: str) -> tuple[str, ...]:
@@ -55,12 +67,15 @@ def as_scale(call: Call, obj: Object) -> Object:
 async def get(plane: ControlPlane, call: Call) -> Response:
     """GET of a Scale."""
     _layout(call)
+    shape = shape_of(plane, call, listing=False)
+    if isinstance(shape, TableShape):
+        shape.printer = _PRINTER
     entry = await plane.store.get(call.key)
     if entry is None:
         # Of built-in kinds upstream says that the scale is missing, of custom ones that the object is.
         scale = call.resource.plural if call.resource.custom else f"{call.resource.plural}/scale"
         raise not_found(call.resource.group, scale, call.name)
-    return json_response(as_scale(call, call.codec.load_entry(entry)))
+    return Response(200, shape.show(as_scale(call, call.codec.load_entry(entry))), shape.content_type)
 
 
 async def update(plane: ControlPlane, call: Call) -> Response:
@@ -75,11 +90,11 @@ async def update(plane: ControlPlane, call: Call) -> Response:
 
 
 async def patch(plane: ControlPlane, call: Call) -> Response:
-    """PATCH of a Scale, by any patch but apply."""
+    """PATCH of a Scale, by any patch."""
     _layout(call)
     media = patch_media(call)
     if media == APPLY_PATCH:
-        raise bad_request("a Scale cannot be applied: apply the object itself, or patch its scale")
+        return await _apply(plane, call)
     options = WriteOptions(call, "PatchOptions")
     body = read_patch(call, options, media)
     doubled, options.doubled = options.doubled, []  # of the Scale, and not of the object that it changes
@@ -94,11 +109,43 @@ async def patch(plane: ControlPlane, call: Call) -> Response:
     return await _write(plane, call, patched, options)
 
 
-async def _write(plane: ControlPlane, call: Call, make: Any, options: WriteOptions) -> Response:
+async def _apply(plane: ControlPlane, call: Call) -> Response:
+    """Server-side apply of a Scale: its manager owns the count of the object, and nothing else."""
+    options = WriteOptions(call, "PatchOptions", applying=True)
+    config = read_configuration(call, options, kind="Scale", api_version=_VERSION)
+    schema = schema_of(_VERSION, "Scale")
+
+    def merged(scale: Object) -> Object:
+        return fields.apply(
+            schema,
+            scale,
+            config,
+            manager=options.manager,
+            api_version=_VERSION,
+            subresource="scale",
+            force=options.force,
+            now=plane.clock.timestamp(),
+            schema_for_version={_VERSION: schema}.get,
+        )
+
+    return await _write(plane, call, merged, options, applied=True)
+
+
+async def _write(
+    plane: ControlPlane, call: Call, make: Any, options: WriteOptions, *, applied: bool = False
+) -> Response:
+    """`applied`: what `make` gives says who owns the count now."""
     layout = _layout(call)
+
+    def counted(api_version: str) -> tuple[str, ...] | None:
+        version = call.resource.versions.get(api_version.rpartition("/")[2])
+        return _parts(version.scale.spec_replicas) if version is not None and version.scale is not None else None
 
     def scaled(live: Object) -> Object:
         before = as_scale(call, live)
+        owners = fields.entries_of(live)
+        if applied:
+            fields.put_entries(before, fields.entries_of_scale(owners, counted, _VERSION))
         scale = make(before)
         replicas = _wanted_replicas(call, scale)
         given = scale.get("metadata") or {}
@@ -107,10 +154,13 @@ async def _write(plane: ControlPlane, call: Call, make: Any, options: WriteOptio
             obj["metadata"]["resourceVersion"] = given["resourceVersion"]
         if given.get("uid"):
             obj["metadata"]["uid"] = given["uid"]
+        if applied:
+            of_scale = fields.entries_of(scale)
+            fields.put_entries(obj, fields.entries_of_object(owners, of_scale, counted, call.codec.api_version))
         return _with(obj, _parts(layout.spec_replicas), replicas)
 
     call.subresource = "scale"
-    response = await change(plane, call, scaled, options)
+    response = await change(plane, call, scaled, options, applied=applied)
     response.body = orjson.dumps(as_scale(call, orjson.loads(response.body)))
     return response
 

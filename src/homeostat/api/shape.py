@@ -36,6 +36,10 @@ class Shape:
         """The answer to a get, or the object of a watch event."""
         return self.codec.serve(entry.value, entry.revision)
 
+    def show(self, obj: Object) -> bytes:
+        """An object that is not stored as it is shown."""
+        return orjson.dumps(obj)
+
     def items(self, entries: Sequence[Entry]) -> list[bytes]:
         """The items of a list."""
         item = self.codec.item
@@ -79,7 +83,10 @@ class PartialShape(Shape):
         self._api_version = api_version
 
     def single(self, entry: Entry) -> bytes:
-        return kept(partial_metadata(self.codec.load_entry(entry), self._api_version))
+        return self.show(self.codec.load_entry(entry))
+
+    def show(self, obj: Object) -> bytes:
+        return kept(partial_metadata(obj, self._api_version))
 
     def items(self, entries: Sequence[Entry]) -> list[bytes]:
         return [self.single(e) for e in entries]
@@ -102,20 +109,23 @@ class TableShape(Shape):
         self, resource: Resource, codec: Codec, api_version: str, include: str, now: Callable[[], float]
     ) -> None:
         super().__init__(resource, codec)
-        self._printer = _printer(resource, codec)
+        self.printer = _printer(resource, codec)
         self._api_version = api_version
         self._include = include
         self._now = now
         self._headers = True
 
     def _row(self, entry: Entry, now: float) -> Object:
-        return self._printer.row(self.codec.load_entry(entry), now, self._include, self._api_version)
+        return self.printer.row(self.codec.load_entry(entry), now, self._include, self._api_version)
 
     def single(self, entry: Entry) -> bytes:
-        table = self._printer.table(
-            [self.codec.load_entry(entry)],
+        return self.show(self.codec.load_entry(entry))
+
+    def show(self, obj: Object) -> bytes:
+        table = self.printer.table(
+            [obj],
             self._now(),
-            metadata={"resourceVersion": str(entry.revision)},
+            metadata={"resourceVersion": obj["metadata"]["resourceVersion"]},
             include=self._include,
             api_version=self._api_version,
             headers=self._headers,
@@ -131,12 +141,12 @@ class TableShape(Shape):
         return b'{"kind":"Table","apiVersion":"%b","metadata":%b,"columnDefinitions":%b,"rows":[' % (
             self._api_version.encode(),
             self._list_meta(revision, token, remaining),
-            orjson.dumps(self._printer.definitions),
+            orjson.dumps(self.printer.definitions),
         )
 
     def bookmark(self, revision: int, annotations: dict[str, str] | None = None) -> bytes:
         partial = _marked("PartialObjectMetadata", self._api_version, revision, annotations)
-        table = self._printer.table(
+        table = self.printer.table(
             (), 0, metadata={"resourceVersion": str(revision)}, api_version=self._api_version, headers=False
         )
         table["rows"] = [{"cells": [], "object": partial}]
@@ -176,6 +186,8 @@ def shape_for(
         form = options.get("as", "")
         if not form:
             return Shape(resource, codec)
+        if "get" not in resource.verbs:
+            continue  # what is answered and not stored has neither rows nor metadata
         api_version = f"{options.get('g', '')}/{options.get('v', '')}"
         if api_version not in (META_V1, META_V1BETA1):
             continue

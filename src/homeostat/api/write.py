@@ -7,14 +7,14 @@ that changes nothing is not written and keeps its resourceVersion.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from homeostat.api import changesets, fields
 from homeostat.api.call import Call, WriteOptions
-from homeostat.api.codec import metadata_of
+from homeostat.api.codec import metadata_of, shown
 from homeostat.api.intake import check, conform, place, read_object, strictness, unnamed
 from homeostat.api.patching import from_patch, patch_document, patch_media, read_patch
 from homeostat.api.request import Response
@@ -80,7 +80,7 @@ async def insert(
         call.after = obj
         if options.dry_run:
             if await plane.store.get(call.key) is None:
-                return Response(201, orjson.dumps(_served(call, obj)))
+                return Response(201, shown(_served(call, obj)))
         else:
             result = await plane.store.txn([Compare(call.key, 0), *compares], [Put(call.key, value), *writes])
             if isinstance(result, int):
@@ -149,6 +149,8 @@ async def update(plane: ControlPlane, call: Call) -> Response:
     obj = await plane.apart(call, 0, _read_update, call, options)
     if call.resource.create_on_update and not call.subresource and await plane.store.get(call.key) is None:
         plane.authorize_create(call)
+        if uid := obj["metadata"].get("uid"):
+            raise conflict(call.resource.group, call.resource.plural, call.name, _other_uid(call, uid, ""))
         return await insert(plane, call, obj, options)
     return await change(plane, call, lambda _: obj, options, conformed=True)
 
@@ -185,12 +187,12 @@ def _own(call: Call, live: Object) -> Object:
 async def apply(plane: ControlPlane, call: Call) -> Response:
     """Server-side apply: creates the object, or merges what this manager declares into it."""
     options = WriteOptions(call, "PatchOptions", applying=True)
-    config = await plane.apart(call, 0, _read_configuration, call, options)
+    config = await plane.apart(call, 0, read_configuration, call, options)
     unused = [config]
 
     def declared() -> Object:
         """As it was sent: who takes it may alter it, so it is read anew for the next one."""
-        return unused.pop() if unused else _read_configuration(call)
+        return unused.pop() if unused else read_configuration(call)
 
     entry = await plane.store.get(call.key)
     if entry is None:
@@ -216,10 +218,13 @@ async def apply(plane: ControlPlane, call: Call) -> Response:
     return await change(plane, call, merge, options, applied=True)
 
 
-def _read_configuration(call: Call, options: WriteOptions | None = None) -> Object:
+def read_configuration(
+    call: Call, options: WriteOptions | None = None, *, kind: str = "", api_version: str = ""
+) -> Object:
     """What the manager declares, as it was sent: neither pruned nor defaulted, for it owns only what it says.
 
-    Without options it is read once more: what stands in it twice has been judged.
+    It must be of the kind that the path names, or of the one given. Without options it is read once more: what stands in it
+    twice has been judged.
     """
     try:
         config, doubled = decode_yaml(call.request.body)
@@ -230,10 +235,10 @@ def _read_configuration(call: Call, options: WriteOptions | None = None) -> Obje
     if not isinstance(config, dict):
         why = f"json: cannot unmarshal {json_word(config)} into Go value of type map[string]interface {{}}"
         raise bad_request(f"error decoding YAML: error unmarshaling JSON: while decoding JSON: {why}")
-    kind, api_version = config.get("kind") or "", config.get("apiVersion") or ""
-    if kind != call.resource.kind or api_version != call.codec.api_version:
-        group, _, version = str(api_version).rpartition("/")
-        raise bad_request(f"invalid object type: {group}/{version}, Kind={kind}")
+    said, said_version = config.get("kind") or "", config.get("apiVersion") or ""
+    if said != (kind or call.resource.kind) or said_version != (api_version or call.codec.api_version):
+        group, _, version = str(said_version).rpartition("/")
+        raise bad_request(f"invalid object type: {group}/{version}, Kind={said}")
     if options is not None and strictness(call, options, doubled):
         raise bad_request(f"error strict decoding YAML: error converting YAML to JSON: {', '.join(doubled)}")
     place(call, config, nameless=True)
@@ -362,28 +367,14 @@ def settle(
     part = _PARTS.get(call.subresource)
     if part is not None:
         resource.rules.default(wanted)  # fills in what a status has by itself
-        managed = wanted["metadata"].get("managedFields")
-        obj = {**live, "metadata": dict(old_meta)}
-        if managed is not None:
-            obj["metadata"]["managedFields"] = managed
+        obj = {**live, "metadata": _part_metadata(call, wanted["metadata"], old_meta)}
         if part in wanted:
             obj[part] = wanted[part]
         else:
             obj.pop(part, None)
     else:
         obj = wanted
-        metadata = obj["metadata"]
-        for field in _FIXED:
-            if field in old_meta:
-                metadata[field] = old_meta[field]
-            else:
-                metadata.pop(field, None)
-        if not metadata.get("uid"):
-            metadata["uid"] = old_meta["uid"]
-        if "deletionTimestamp" in old_meta:
-            metadata["deletionTimestamp"] = old_meta["deletionTimestamp"]
-            if metadata.get("deletionGracePeriodSeconds") is None and "deletionGracePeriodSeconds" in old_meta:
-                metadata["deletionGracePeriodSeconds"] = old_meta["deletionGracePeriodSeconds"]
+        _restore(obj["metadata"], old_meta, _FIXED)
         if version.status:
             if "status" in live:
                 obj["status"] = live["status"]
@@ -398,9 +389,9 @@ def settle(
     meant = _intent_changed(obj, live, version.status)
     if meant and not applied:
         changesets.mark(call, obj, live)
+    annotated = part is None and resource.rules.counts_annotations
     if resource.counts_generation and (
-        meant
-        or (resource.rules.counts_annotations and metadata.get("annotations") != old_meta.get("annotations"))
+        meant or (annotated and metadata.get("annotations") != old_meta.get("annotations"))
     ):
         metadata["generation"] = old_meta.get("generation", 0) + 1
     if not applied:
@@ -408,6 +399,36 @@ def settle(
     else:
         fields.keep_times(live, obj)
     return obj
+
+
+def _part_metadata(call: Call, metadata: dict[str, Any], old: dict[str, Any]) -> dict[str, Any]:
+    """The metadata after a write through a subresource. Of custom kinds it stays; built-in ones mostly let it be changed there too."""
+    kept = _kept_by_status(call)
+    if kept is None:
+        managed = metadata.get("managedFields")
+        return {**old, "managedFields": managed} if managed is not None else dict(old)
+    changed = dict(metadata)
+    _restore(changed, old, (*_FIXED, *kept))
+    return changed
+
+
+def _kept_by_status(call: Call) -> tuple[str, ...] | None:
+    return None if call.resource.custom else call.resource.rules.kept_by_status
+
+
+def _restore(metadata: dict[str, Any], old: dict[str, Any], fixed: Sequence[str]) -> None:
+    """Puts back what the write may not decide: the fields named, identity, and that deletion was asked for."""
+    for field in fixed:
+        if field in old:
+            metadata[field] = old[field]
+        else:
+            metadata.pop(field, None)
+    if not metadata.get("uid"):
+        metadata["uid"] = old["uid"]
+    if "deletionTimestamp" in old:
+        metadata["deletionTimestamp"] = old["deletionTimestamp"]
+        if metadata.get("deletionGracePeriodSeconds") is None and "deletionGracePeriodSeconds" in old:
+            metadata["deletionGracePeriodSeconds"] = old["deletionGracePeriodSeconds"]
 
 
 def _intent_changed(obj: Object, live: Object, status_apart: bool) -> bool:
@@ -445,7 +466,8 @@ def _hub_schema(call: Call) -> Schema:
 def _reset(call: Call) -> dict[str, Any] | None:
     """Fields that a write through this path cannot change, and so cannot own."""
     if call.subresource == "status":
-        return fields.STATUS_ONLY
+        kept = _kept_by_status(call)
+        return fields.STATUS_ONLY if kept is None else fields.all_but_spec(kept)
     return fields.ALL_BUT_STATUS if call.codec.version.status else None
 
 
@@ -460,7 +482,7 @@ async def _commit(
         return Response(200, codec.serve(entry.value, entry.revision))
     plane.limit(value)
     if options.dry_run:
-        return Response(200, orjson.dumps(_served(call, obj)))
+        return Response(200, shown(_served(call, obj)))
     write = Delete(entry.key) if gone else Put(entry.key, value)
     result = await plane.store.txn([Compare(entry.key, entry.revision)], [write])
     if isinstance(result, Conflict):

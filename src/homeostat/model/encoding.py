@@ -40,6 +40,10 @@ _TAG_NAMES = ("str", "int", "float", "bool", "null", "seq", "map", "timestamp")
 _TAGS = {f"tag:yaml.org,2002:{name}": name for name in _TAG_NAMES}
 
 
+_CHANGED = frozenset({dict, list, float})
+_EXACT = 2.0**63
+"""Whole numbers below it are integers wherever they are read."""
+
 _GZIP = b"\x1f\x8b"
 _COMPRESSED = "the body is compressed by gzip, which is not read here; send it plain"
 
@@ -52,6 +56,19 @@ def kept(value: Any) -> bytes:
     """A value as JSON, in bytes of their own. The encoder's lie in a buffer of 4 KiB or more for as long as they live: fine for a
     moment, but what is kept by the thousand takes far more memory so, and is slower to write, for none of it is in a cache."""
     return b"%b" % orjson.dumps(value)
+
+
+def whole_numbers(value: Any) -> Any:
+    """The value with `5.0` as `5`, in place: other readers of JSON take a number with a point for no integer, and Go writes none."""
+    if type(value) is dict:
+        for name, item in value.items():
+            if type(item) in _CHANGED:
+                value[name] = whole_numbers(item)
+    elif type(value) is list:
+        value[:] = map(whole_numbers, value)
+    elif type(value) is float and value.is_integer() and abs(value) < _EXACT:
+        return int(value)
+    return value
 
 
 def decode_json(body: bytes) -> tuple[Any, list[str]]:
@@ -124,12 +141,13 @@ def _collect_duplicates(value: Any, path: str, paths: dict[str, None]) -> None:
 def decode_yaml(body: bytes) -> tuple[Any, list[str]]:
     """The value of a YAML body of one document and its doubled keys, worded as upstream words them for YAML.
 
-    JSON is YAML too and goes the fast way. Malformed for aliases, anchors, several documents, unknown tags, more than
+    Whole numbers are integers, however they are written. JSON is YAML too and goes the fast way. Malformed for aliases, anchors, several documents, unknown tags, more than
     MAX_DEPTH levels or BODY_LIMIT bytes, and whatever is no YAML.
     """
     if body.lstrip(_BLANK)[:1] in (b"{", b"["):
         try:
-            return decode_json(body)
+            value, doubled = decode_json(body)
+            return whole_numbers(value), doubled
         except Malformed:
             pass  # flow style that is no JSON
     documents = list(_documents(body))
@@ -198,7 +216,7 @@ class _Document:
             return
         if type(value) is float and not math.isfinite(value):
             raise Malformed(f"line {line}: {value} is no JSON number")
-        self._put(value)
+        self._put(whole_numbers(value))
 
     def _put(self, value: Any) -> None:
         if not self._open:

@@ -64,7 +64,7 @@ def dns_label_problems(value: str) -> list[str]:
     if len(value) > LABEL_MAX:
         problems.append(_too_long(LABEL_MAX))
     if not _LABEL(value):
-        problems.append(_LABEL_WORDS)
+        problems.append("must not contain dots" if _SUBDOMAIN(value) else _LABEL_WORDS)
     return problems
 
 

@@ -136,6 +136,20 @@ def _access_problems(spec: Object) -> list[FieldError]:
     if resource is None and other is None:
         detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
         return [FieldError.invalid("spec.resourceAttributes", None, detail)]
+    asked = _mapping(spec, "resourceAttributes")
+    return [problem for field in ("fieldSelector", "labelSelector") for problem in _selector_problems(asked, field)]
+
+
+def _selector_problems(asked: Object, field: str) -> list[FieldError]:
+    if asked.get(field) is None:
+        return []
+    selector, path = _mapping(asked, field), f"spec.resourceAttributes.{field}"
+    if selector.get("rawSelector") and selector.get("requirements"):
+        detail = "may not specified at the same time as requirements"
+        return [FieldError.invalid(f"{path}.rawSelector", selector["rawSelector"], detail)]
+    if not selector.get("rawSelector") and not selector.get("requirements"):
+        detail = f"when {path} is specified, requirements or rawSelector is required"
+        return [FieldError.required(f"{path}.requirements", detail)]
     return []
 
 

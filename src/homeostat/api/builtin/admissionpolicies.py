@@ -34,6 +34,8 @@ _IDENTIFIER = re.compile(r"[_a-zA-Z][_a-zA-Z0-9]*").fullmatch
 class PolicyRules(SpecAndStatus):
     """ValidatingAdmissionPolicy. Its status says at once that it was seen: there is nothing to wait for."""
 
+    kept_by_status = None
+
     def default(self, obj: Object) -> None:
         spec = section(obj, "spec")
         fill(spec, failurePolicy="Fail")

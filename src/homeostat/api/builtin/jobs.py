@@ -8,8 +8,9 @@ from typing import Any
 
 from homeostat.api.builtin.cells import container_columns, selector_column, text_at
 from homeostat.api.builtin.checks import SELECTOR_MISMATCH, not_negative, one_of, unchanged
-from homeostat.api.builtin.declare import SpecAndStatus, fill, kind, section
+from homeostat.api.builtin.declare import fill, kind, section
 from homeostat.api.builtin.podspec import default_template, template_errors
+from homeostat.api.builtin.podwarnings import Templated
 from homeostat.api.resource import Column, Object, Resource, at
 from homeostat.api.table import AGE, NAME, NONE, Since, human_duration, seconds_of
 from homeostat.model.conditions import condition_is
@@ -53,8 +54,15 @@ def _job_spec_errors(spec: Mapping[str, Any], path: str) -> list[FieldError]:
     return errors
 
 
-class JobRules(SpecAndStatus):
+class JobRules(Templated):
     """A job owns its pods by a label with its uid, unless it brings a selector of its own."""
+
+    names_pods = True
+    orphans = True
+    orphans_warning = (
+        "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set "
+        "propagationPolicy=Orphan to suppress this warning"
+    )
 
     def default(self, obj: Object) -> None:
         _default_job_spec(section(obj, "spec"))
@@ -108,8 +116,11 @@ class JobRules(SpecAndStatus):
         return {"status.successful": str(at(obj, "status", "succeeded") or 0)}
 
 
-class CronJobRules(SpecAndStatus):
+class CronJobRules(Templated):
     """A schedule in the form of cron, and a template for the jobs."""
+
+    pod_spec = ("spec", "jobTemplate", "spec", "template", "spec")
+    names_pods = True
 
     def default(self, obj: Object) -> None:
         spec = section(obj, "spec")

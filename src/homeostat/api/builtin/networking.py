@@ -25,10 +25,18 @@ _WILDCARD_WORDS = (
     "lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character (e.g. '*.example.com', "
     r"regex used for validation is '\*\.[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
 )
+_CLASS = "kubernetes.io/ingress.class"
+"""The annotation that named the class of an Ingress before there was a field for it."""
 
 
 class IngressRules(SpecAndStatus):
     """Hosts and absolute paths, each with one backend."""
+
+    def warnings(self, obj: Object, old: Object | None) -> Sequence[str]:
+        named = (obj.get("spec") or {}).get("ingressClassName") is not None
+        if old is not None or named or _CLASS not in (obj["metadata"].get("annotations") or {}):
+            return ()
+        return [f"annotation \"{_CLASS}\" is deprecated, please use 'spec.ingressClassName' instead"]
 
     def validate(self, obj: Object) -> Sequence[FieldError]:
         spec = obj.get("spec") or {}

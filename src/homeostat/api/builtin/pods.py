@@ -15,6 +15,7 @@ from homeostat.api.builtin.podspec import (
     template_errors,
     toleration_errors,
 )
+from homeostat.api.builtin.podwarnings import name_warnings, pod_warnings
 from homeostat.api.resource import Column, Object, Resource, Rules, at
 from homeostat.api.table import AGE, NAME, NONE, human_duration, seconds_of
 from homeostat.model.conditions import condition_is
@@ -26,6 +27,12 @@ _MUTABLE = (
     "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
     "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
 )
+_GATED = {
+    "type": "PodScheduled",
+    "status": "False",
+    "reason": "SchedulingGated",
+    "message": "Scheduling is blocked due to non-empty scheduling gates",
+}
 _EVICTED_AFTER = 300
 """Seconds a pod stays on a node that is gone, unless it says otherwise."""
 
@@ -34,6 +41,7 @@ class PodRules(Rules):
     """Judged as a whole when created; afterwards only images, tolerations and deadlines change."""
 
     graceful = True
+    kept_by_status = ("ownerReferences",)
 
     def default(self, obj: Object) -> None:
         spec = section(obj, "spec")
@@ -50,6 +58,8 @@ class PodRules(Rules):
         fill(spec, priority=0, preemptionPolicy="PreemptLowerPriority")
         _tolerate_lost_nodes(spec)
         obj["status"] = {"phase": "Pending", "qosClass": qos_class(spec)}
+        if spec.get("schedulingGates"):
+            obj["status"]["conditions"] = [dict(_GATED)]
 
     def prepare_update(self, obj: Object, old: Object) -> None:
         obj["status"] = old.get("status") or {}
@@ -65,6 +75,11 @@ class PodRules(Rules):
                     errors.append(FieldError.invalid(f"spec.{group}[{index}].image", image, detail))
         return errors
 
+    def warnings(self, obj: Object, old: Object | None) -> Sequence[str]:
+        if old is not None:
+            return ()
+        return name_warnings(obj, "the Pod's hostname") + pod_warnings(obj.get("spec") or {}, "spec")
+
     def validate_update(self, obj: Object, old: Object) -> Sequence[FieldError]:
         spec, before = obj.get("spec") or {}, old.get("spec") or {}
         if spec == before:
@@ -74,7 +89,8 @@ class PodRules(Rules):
                 return [FieldError.forbidden(f"spec.{group}", "pod updates may not add or remove containers")]
         errors = _deadline_errors(spec.get("activeDeadlineSeconds"), before.get("activeDeadlineSeconds"))
         errors += _toleration_changes(spec.get("tolerations") or [], before.get("tolerations") or [])
-        if _fixed_part(spec) != _fixed_part(before):
+        errors += _gate_changes(spec, before)
+        if _fixed_part(spec, before) != _fixed_part(before, before):
             errors.append(FieldError.forbidden("spec", _MUTABLE))
         return errors
 
@@ -146,9 +162,30 @@ def _toleration_changes(new: list[dict[str, Any]], old: list[dict[str, Any]]) ->
     return toleration_errors(new, "spec.tolerations")
 
 
-def _fixed_part(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """The spec without what may change while a pod runs."""
-    fixed = {k: v for k, v in spec.items() if k not in ("activeDeadlineSeconds", "tolerations", "ephemeralContainers")}
+def _gate_changes(new: Mapping[str, Any], old: Mapping[str, Any]) -> list[FieldError]:
+    """Gates are opened and never put up again; as long as one is closed, where the pod may go can be narrowed."""
+    known = {gate.get("name") for gate in old.get("schedulingGates") or ()}
+    errors = [
+        FieldError.forbidden(
+            f"spec.schedulingGates[{index}].name",
+            f"only deletion is allowed, but found new scheduling gate '{gate.get('name')}'",
+        )
+        for index, gate in enumerate(new.get("schedulingGates") or ())
+        if gate.get("name") not in known
+    ]
+    selector = new.get("nodeSelector") or {}
+    if known and not (old.get("nodeSelector") or {}).items() <= selector.items():
+        detail = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
+        errors.append(FieldError.invalid("spec.nodeSelector", selector, detail))
+    return errors
+
+
+def _fixed_part(spec: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
+    """The spec without what may change of the pod as it was before."""
+    free = {"activeDeadlineSeconds", "tolerations", "ephemeralContainers", "schedulingGates"}
+    if before.get("schedulingGates"):
+        free.add("nodeSelector")
+    fixed = {k: v for k, v in spec.items() if k not in free}
     if (fixed.get("terminationGracePeriodSeconds") or 0) < 0:
         fixed["terminationGracePeriodSeconds"] = 1
     for group in ("containers", "initContainers"):

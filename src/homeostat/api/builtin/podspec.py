@@ -63,9 +63,6 @@ def pod_spec_errors(spec: Mapping[str, Any], path: str) -> list[FieldError]:
     errors += one_of(spec.get("restartPolicy"), _RESTART, f"{path}.restartPolicy")
     errors += one_of(spec.get("dnsPolicy"), _DNS, f"{path}.dnsPolicy")
     errors += label_errors(spec.get("nodeSelector") or {}, f"{path}.nodeSelector")
-    for index, secret in enumerate(spec.get("imagePullSecrets") or ()):
-        if not secret.get("name"):
-            errors.append(FieldError.required(f"{path}.imagePullSecrets[{index}].name"))
     errors += _name_errors(spec, path)
     errors += identity_errors(spec.get("securityContext") or {}, f"{path}.securityContext")
     deadline = spec.get("activeDeadlineSeconds")

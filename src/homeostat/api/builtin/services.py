@@ -37,6 +37,8 @@ _POLICIES = ("Cluster", "Local")
 _NETWORK = int(ipaddress.IPv4Address("10.96.0.0"))
 _ADDRESSES = 2**20
 _NODE_PORTS = range(30000, 32768)
+_EXPOSED = ("NodePort", "LoadBalancer")
+"""Types that have a port on every node."""
 _CLIENT_IP_TIMEOUT = 10800
 _MAX_TIMEOUT = 86400
 
@@ -53,7 +55,7 @@ class ServiceRules(SpecAndStatus):
         fill(spec, sessionAffinity="None", type="ClusterIP")
         if spec["sessionAffinity"] == "ClientIP":
             fill(section(section(spec, "sessionAffinityConfig"), "clientIP"), timeoutSeconds=_CLIENT_IP_TIMEOUT)
-        if spec["type"] in ("NodePort", "LoadBalancer"):
+        if spec["type"] in _EXPOSED:
             fill(spec, externalTrafficPolicy="Cluster")
         if spec["type"] == "LoadBalancer":
             fill(spec, allocateLoadBalancerNodePorts=True)
@@ -71,16 +73,14 @@ class ServiceRules(SpecAndStatus):
     def prepare_update(self, obj: Object, old: Object) -> None:
         super().prepare_update(obj, old)
         spec, before = section(obj, "spec"), old.get("spec") or {}
+        _drop_unneeded(obj, spec, before)
         if spec.get("type") == "ExternalName":
-            if before.get("type") != "ExternalName" and spec.get("clusterIP") == before.get("clusterIP"):
-                for field in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
-                    spec.pop(field, None)
             return
         # What was given once is kept where the client does not mention it.
         for field in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
             if not spec.get(field) and before.get(field):
                 spec[field] = before[field]
-        if spec.get("type") in ("NodePort", "LoadBalancer"):
+        if spec.get("type") in _EXPOSED:
             given = {(p.get("protocol"), p.get("port")): p.get("nodePort") for p in before.get("ports") or ()}
             for port in spec.get("ports") or ():
                 if not port.get("nodePort") and (kept := given.get((port.get("protocol"), port.get("port")))):
@@ -125,6 +125,32 @@ class ServiceRules(SpecAndStatus):
 
     def name_problems(self, name: str) -> Sequence[str]:
         return dns1035_problems(name)
+
+
+def _drop_unneeded(service: Object, spec: Spec, before: Mapping[str, Any]) -> None:
+    """Takes away what the new type has no use for, where it was given and not asked for: what a client changed beside is refused."""
+    now, was = spec.get("type"), before.get("type")
+
+    def drop(*fields: str) -> None:
+        if all(spec.get(field) == before.get(field) for field in fields):
+            for field in fields:
+                spec.pop(field, None)
+
+    if now == "ExternalName" != was:
+        drop("clusterIP", "clusterIPs")
+        drop("ipFamilies")
+        drop("ipFamilyPolicy")
+    if was in _EXPOSED and now not in _EXPOSED:
+        drop("externalTrafficPolicy")
+        given = {port.get("nodePort") for port in before.get("ports") or ()}
+        if all(port.get("nodePort") in {*given, None} for port in spec.get("ports") or ()):
+            for port in spec.get("ports") or ():
+                port.pop("nodePort", None)
+    if was == "LoadBalancer" != now:
+        for field in ("allocateLoadBalancerNodePorts", "loadBalancerClass", "healthCheckNodePort"):
+            drop(field)
+        if at(service, "status", "loadBalancer"):
+            service["status"] = {**service["status"], "loadBalancer": {}}
 
 
 def _give_addresses(service: Object) -> None:

@@ -15,8 +15,9 @@ from homeostat.api.builtin.checks import (
     share,
     unchanged,
 )
-from homeostat.api.builtin.declare import REPLICAS, SpecAndStatus, fill, kind, section
+from homeostat.api.builtin.declare import REPLICAS, fill, kind, section
 from homeostat.api.builtin.podspec import default_template, template_errors
+from homeostat.api.builtin.podwarnings import Templated
 from homeostat.api.builtin.storage import claim_spec_errors, default_claim
 from homeostat.api.resource import Column, Object, Resource, Rules, at
 from homeostat.api.table import AGE, NAME, NONE
@@ -66,10 +67,12 @@ def _counts(spec: Spec, *fields: str) -> list[FieldError]:
     return [error for field in fields for error in not_negative(spec.get(field), f"spec.{field}")]
 
 
-class DeploymentRules(SpecAndStatus):
+class DeploymentRules(Templated):
     """Selector and template fit together; the selector stays."""
 
     counts_annotations = True
+    kept_by_status = ("labels",)
+    names_pods = True
 
     def default(self, obj: Object) -> None:
         spec = section(obj, "spec")
@@ -136,8 +139,10 @@ def _status_errors(status: Mapping[str, Any], fields: Sequence[str]) -> list[Fie
     return errors
 
 
-class ReplicaSetRules(SpecAndStatus):
+class ReplicaSetRules(Templated):
     """Selector and template fit together; the selector stays."""
+
+    names_pods = True
 
     def default(self, obj: Object) -> None:
         spec = section(obj, "spec")
@@ -159,8 +164,11 @@ class ReplicaSetRules(SpecAndStatus):
         return {"status.replicas": str(at(obj, "status", "replicas") or 0)}
 
 
-class ReplicationControllerRules(SpecAndStatus):
+class ReplicationControllerRules(Templated):
     """As a ReplicaSet, with plain labels for a selector, taken from the template where none is given."""
+
+    names_pods = True
+    orphans = True
 
     def default(self, obj: Object) -> None:
         spec = section(obj, "spec")
@@ -206,7 +214,7 @@ _STATEFUL_FIXED = (
 )
 
 
-class StatefulSetRules(SpecAndStatus):
+class StatefulSetRules(Templated):
     """Claims are volumes of the pods; little beside the template and the number may change."""
 
     def default(self, obj: Object) -> None:
@@ -267,7 +275,7 @@ _NO_DAEMONS = {"currentNumberScheduled": 0, "numberMisscheduled": 0, "desiredNum
 _TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 
 
-class DaemonSetRules(SpecAndStatus):
+class DaemonSetRules(Templated):
     """As a Deployment without a number; changes of the template are counted in an annotation."""
 
     def default(self, obj: Object) -> None:

@@ -6,6 +6,26 @@ the walkers find what a change touches (`compare`) and how a configuration goes 
 """
 
 from homeostat.api.fields.apply import apply
-from homeostat.api.fields.managed import ALL_BUT_STATUS, STATUS_ONLY, keep_times, track
+from homeostat.api.fields.managed import (
+    ALL_BUT_STATUS,
+    STATUS_ONLY,
+    all_but_spec,
+    entries_of,
+    keep_times,
+    put_entries,
+    track,
+)
+from homeostat.api.fields.scale import entries_of_object, entries_of_scale
 
-__all__ = ["ALL_BUT_STATUS", "STATUS_ONLY", "apply", "keep_times", "track"]
+__all__ = [
+    "ALL_BUT_STATUS",
+    "STATUS_ONLY",
+    "all_but_spec",
+    "apply",
+    "entries_of",
+    "entries_of_object",
+    "entries_of_scale",
+    "keep_times",
+    "put_entries",
+    "track",
+]

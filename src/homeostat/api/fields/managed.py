@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from homeostat.api.fields.compare import compare_objects
@@ -40,6 +41,14 @@ class Reset(dict[str, Any]):
 
 STATUS_ONLY = Reset({"f:metadata": {}, "f:spec": {}})
 """`reset` for writes through the status subresource: what such a write cannot change, its writer cannot own."""
+
+
+@lru_cache
+def all_but_spec(kept: tuple[str, ...]) -> Reset:
+    """`reset` for writes of the status of a kind whose metadata, but for the fields that are `kept`, may be changed by them."""
+    metadata: Fields = {"f:metadata": {f"f:{field}": {} for field in kept}} if kept else {}
+    return Reset({**metadata, "f:spec": {}})
+
 
 ALL_BUT_STATUS = Reset({"f:status": {}})
 """`reset` for writes through the main resource of a kind that has the status subresource."""

@@ -58,9 +58,9 @@ KINDS = {
 }
 
 FIELDS = {
-    "apiVersion": "The group and version of the type, such as apps/v1.",
-    "kind": "The kind of the object, in CamelCase.",
-    "metadata": "Standard metadata of the object.",
+    "apiVersion": "APIVersion defines the group and version of the type, such as apps/v1.",
+    "kind": "Kind is a string value that names the type, in CamelCase.",
+    "metadata": "Standard object's metadata.",
     "spec": "What is wanted.",
     "status": "What was observed. Written by controllers.",
     "data": "The data, by key.",
@@ -73,7 +73,7 @@ FIELDS = {
     "ObjectMeta.uid": "Unique in time and space. Set by the server.",
     "ObjectMeta.resourceVersion": "The version of the object, for optimistic concurrency and watches. Opaque.",
     "ObjectMeta.generation": "Counts changes of what is wanted. Set by the server.",
-    "ObjectMeta.creationTimestamp": "When the object was created. Set by the server.",
+    "ObjectMeta.creationTimestamp": "CreationTimestamp is a timestamp: when the object was created. Set by the server.",
     "ObjectMeta.deletionTimestamp": "When deletion was asked for. Set by the server.",
     "ObjectMeta.deletionGracePeriodSeconds": "How long the object may take to go. Set by the server.",
     "ObjectMeta.finalizers": "The object is not removed before this list is empty.",
