@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -39,17 +40,20 @@ class Up:
         return time.monotonic() - began
 
 
-@pytest.fixture
-def environment(tmp_path: Path) -> dict[str, str]:
+def environment_in(home: Path) -> dict[str, str]:
     """A home of its own, and no kubeconfig."""
-    home = tmp_path / "home"
     home.mkdir()
     kept = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}
     return {**kept, "HOME": str(home)}
 
 
 @pytest.fixture
-def homeostat_command(environment: dict[str, str]) -> Callable[..., subprocess.CompletedProcess[str]]:
+def environment(tmp_path: Path) -> dict[str, str]:
+    """Of this test alone, see `environment_in`."""
+    return environment_in(tmp_path / "home")
+
+
+def command_in(environment: dict[str, str]) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Runs `homeostat …` to its end; keywords are environment variables."""
 
     def run(*arguments: object, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -61,12 +65,18 @@ def homeostat_command(environment: dict[str, str]) -> Callable[..., subprocess.C
 
 
 @pytest.fixture
-def start(environment: dict[str, str], tmp_path: Path) -> Iterator[Callable[..., Up]]:
+def homeostat_command(environment: dict[str, str]) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """In the environment of this test, see `command_in`."""
+    return command_in(environment)
+
+
+@contextlib.contextmanager
+def starting(environment: dict[str, str], folder: Path) -> Iterator[Callable[..., Up]]:
     """Starts `homeostat up` on a free port and waits until it says that it is ready; `before` is a command that runs it."""
     running: list[Up] = []
 
     def begin(
-        *arguments: object, data: Path = tmp_path / "data", listen: str = "127.0.0.1:0", before: Sequence[str] = ()
+        *arguments: object, data: Path = folder / "data", listen: str = "127.0.0.1:0", before: Sequence[str] = ()
     ) -> Up:
         call = [*before, *COMMAND, "up", "--data", str(data), "--listen", listen, *map(str, arguments)]
         process = subprocess.Popen(call, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -81,8 +91,17 @@ def start(environment: dict[str, str], tmp_path: Path) -> Iterator[Callable[...,
         running.append(Up(process, data, found[1], said))
         return running[-1]
 
-    yield begin
-    for up in running:
-        if up.process.poll() is None:
-            up.process.kill()
-        up.process.communicate()
+    try:
+        yield begin
+    finally:
+        for up in running:
+            if up.process.poll() is None:
+                up.process.kill()
+            up.process.communicate()
+
+
+@pytest.fixture
+def start(environment: dict[str, str], tmp_path: Path) -> Iterator[Callable[..., Up]]:
+    """In the folder of this test, see `starting`."""
+    with starting(environment, tmp_path) as begin:
+        yield begin

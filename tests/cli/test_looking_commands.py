@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from .conftest import COMMAND, Up
+from .conftest import COMMAND, Up, command_in, environment_in, starting
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -39,9 +39,8 @@ def run(homeostat_command: Run, up: Up) -> Run:
     return lambda *arguments, **variables: homeostat_command(*arguments, KUBECONFIG=str(up.kubeconfig), **variables)
 
 
-@pytest.fixture
-def motd(run: Run, room: Path, tmp_path: Path) -> str:
-    manifest = tmp_path / "motd.yaml"
+def declared(run: Run, room: Path, manifest: Path) -> str:
+    """Declares the file `motd`, and gives its name once it is there."""
     manifest.write_text(FILE.format(name="motd", path=room / "motd"))
     deadline = time.monotonic() + 20
     while (said := run("apply", "-f", manifest, "--yes")).returncode and time.monotonic() < deadline:
@@ -51,12 +50,29 @@ def motd(run: Run, room: Path, tmp_path: Path) -> str:
     return "motd"
 
 
-def test_top_shows_fleets_and_nothing_else_where_all_is_as_declared(run: Run, motd: str) -> None:
-    said = run("top", "--once")
+@pytest.fixture
+def motd(run: Run, room: Path, tmp_path: Path) -> str:
+    return declared(run, room, tmp_path / "motd.yaml")
+
+
+@pytest.fixture(scope="module")
+def look(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    """A command at a house that has the file `motd` as declared. For tests that change nothing there: they share it."""
+    folder = tmp_path_factory.mktemp("house")
+    environment, room = environment_in(folder / "home"), folder / "room"
+    room.mkdir()
+    with starting(environment, folder) as start:
+        run = command_in({**environment, "KUBECONFIG": str(start("--allow", f"file:{room}", "--enforce").kubeconfig)})
+        declared(run, room, folder / "motd.yaml")
+        yield run
+
+
+def test_top_shows_fleets_and_nothing_else_where_all_is_as_declared(look: Run) -> None:
+    said = look("top", "--once")
     assert said.returncode == 0
     assert "default/files.files.homeostat.dev" in said.stdout
     assert "all is as declared" in said.stdout
-    data = json.loads(run("top", "-o", "json").stdout)
+    data = json.loads(look("top", "-o", "json").stdout)
     assert data["fleets"][0]["converged"] == 1
     assert data["resources"] == []
 
@@ -115,8 +131,8 @@ def test_events_go_on_as_they_come(run: Run, motd: str, room: Path, up: Up, envi
         process.wait()
 
 
-def test_a_healthy_house_gets_a_clean_bill(run: Run, motd: str) -> None:
-    said = run("doctor")
+def test_a_healthy_house_gets_a_clean_bill(look: Run) -> None:
+    said = look("doctor")
     assert said.returncode == 0, said.stdout
     assert "✗" not in said.stdout
     for subject in ("server", "version", "clock", "certificate", "disk", "loop", "guards", "finalizers", "breakers"):
@@ -158,9 +174,9 @@ def test_the_tab_key_knows_the_commands(homeostat_command: Run) -> None:
         ("wait file mo", {"motd"}),
     ],
 )
-def test_the_tab_key_knows_what_the_server_has(run: Run, motd: str, typed: str, offered: set[str]) -> None:
+def test_the_tab_key_knows_what_the_server_has(look: Run, typed: str, offered: set[str]) -> None:
     words = f"homeostat {typed}"
-    said = run(_HOMEOSTAT_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=str(words.count(" ")))
+    said = look(_HOMEOSTAT_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=str(words.count(" ")))
     found = {line.partition(",")[2] for line in said.stdout.split()}
     assert found <= offered
     assert bool(found) == bool(offered)
@@ -180,13 +196,13 @@ def test_a_link_to_the_dashboard_is_printed(run: Run, up: Up) -> None:
     assert f"{up.url}/ui/#code=" in up.said
 
 
-def test_a_mistyped_name_is_answered_with_the_one_that_was_meant(run: Run, motd: str) -> None:
+def test_a_mistyped_name_is_answered_with_the_one_that_was_meant(look: Run) -> None:
     for words in (["get", "file", "modt"], ["explain", "file", "modt"], ["tree", "file", "modt"]):
-        said = run(*words)
+        said = look(*words)
         assert said.returncode == 1
         assert 'files.files.homeostat.dev "modt" not found. Did you mean \'motd\'?' in said.stderr
-    assert "Did you mean" not in run("get", "file", "something-else").stderr
-    assert "Did you mean 'motd'?" in run("freeze", "file/modt", "--reason", "a look").stderr
+    assert "Did you mean" not in look("get", "file", "something-else").stderr
+    assert "Did you mean 'motd'?" in look("freeze", "file/modt", "--reason", "a look").stderr
 
 
 def test_waiting_for_all_of_a_kind_is_over_when_all_are_as_declared(run: Run, motd: str, room: Path, tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ class Bench:
         try:
             async with asyncio.timeout(self.patience):
                 while not holds(found := await self.kind.get(name)):
-                    await asyncio.sleep(0.005)
+                    await asyncio.sleep(min(self.patience / 2000, 0.05))
         except TimeoutError:
             raise AssertionError(f"{name} never was so; it is {found.get('status')}") from None
         return found

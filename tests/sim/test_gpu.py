@@ -164,13 +164,13 @@ async def its_gpus_are_taken_for_good(weathering: GpuWeathering) -> None:
 STORIES = {bugs.it_waits_for_ever_for_where_its_state_lies: its_gpus_are_taken_for_good}
 """What happens first, where a bug needs it."""
 CAUGHT: dict[bugs.Bug, tuple[tuple[int, ...], GpuStorm | None]] = {
-    bugs.it_never_takes_a_node_for_lost: (tuple(range(10)), replace(CROWDED, acts=("perish",) * 3)),
-    bugs.it_reads_a_quota_once: (tuple(range(10)), CROWDED),
+    bugs.it_never_takes_a_node_for_lost: (tuple(range(1, 11)), replace(CROWDED, acts=("perish",) * 3)),
+    bugs.it_reads_a_quota_once: (tuple(range(1, 11)), CROWDED),
     bugs.it_places_half_a_gang: (tuple(range(10)), CROWDED),
-    bugs.it_loses_its_memory_when_it_dies: ((1, 9, 13), FORGETFUL),
-    bugs.it_tells_what_it_had_only_meant_to_do: ((31, 53, 62), None),
+    bugs.it_loses_its_memory_when_it_dies: ((9, 13, 1), FORGETFUL),
+    bugs.it_tells_what_it_had_only_meant_to_do: ((53, 62, 31), None),
     bugs.it_does_not_wait_for_who_has_to_leave: ((42, 89), None),
-    bugs.it_takes_back_what_living_machines_reported: (tuple(range(10)), replace(CROWDED, acts=("drain",) * 3, wear=Wear(slow_end=10.0))),
+    bugs.it_takes_back_what_living_machines_reported: (tuple(range(2, 12)), replace(CROWDED, acts=("drain",) * 3, wear=Wear(slow_end=10.0))),
     bugs.it_forgets_how_processes_ended_while_no_agent_was_there: ((124, 254), None),
     bugs.it_waits_for_ever_for_where_its_state_lies: ((0,), replace(CROWDED, seconds=0, machines=(2, 2), jobs=0)),
 }

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from homeostat.loop.fleet import Op
 from homeostat.loop.observation import ABSENT, Absent
 from homeostat.loop.provider import Refused
 from homeostat.providers.process import Process, kernel, launch, record
-from homeostat.providers.process.record import Identity
+from homeostat.providers.process.record import Identity, Mark
 
 
 async def test_so_many_replicas_run_as_are_declared(hand: Hand, tmp_path: Path) -> None:
@@ -267,6 +268,30 @@ async def test_an_action_that_is_cut_off_is_over_when_the_provider_is_closed(
     await hand.converge(spec)
     after = one_each(tmp_path, 4)
     assert all(after[index] in pids for index, pids in begun.items())
+
+
+def test_one_is_found_also_while_it_becomes_its_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mark = Mark(REF.uid, 0, "nonce")
+    for _ in range(40):
+        with (tmp_path / "out").open("w") as out:
+            command = ["/bin/sh", "-c", "read line; exec sleep 1000"]
+            starting = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=out, env={record.MARK: str(mark)})
+        monkeypatch.setattr(kernel, "_pids", lambda pid=starting.pid: iter([pid]))
+        assert starting.stdin is not None
+        starting.stdin.close()
+        try:
+            while starting.poll() is None and kernel.command_line(starting.pid)[0] != b"sleep":
+                assert [one.mark for one in kernel.marked(tmp_path, lambda found: True)] == [mark]
+        finally:
+            starting.kill()
+            starting.wait()
+
+
+def test_who_does_not_write_to_our_logs_is_not_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(kernel, "stat_of", asked.append)
+    assert kernel.marked(tmp_path, lambda found: True) == []
+    assert asked == []
 
 
 async def test_a_reused_pid_is_another_process(hand: Hand, tmp_path: Path) -> None:

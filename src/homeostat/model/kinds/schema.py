@@ -33,7 +33,13 @@ def schema_of(struct: Struct) -> Raw:
     A field without a default is required; a default is written into the schema, so the server fills it in. Descriptions
     are the docstrings of classes and the texts below fields, where the source is at hand, or `Meta(description=…)`.
     """
-    return _schema(shape_of(struct))
+    raw: Raw = orjson.loads(_encoded(struct))
+    return raw
+
+
+@lru_cache(maxsize=256)
+def _encoded(struct: Struct) -> bytes:
+    return orjson.dumps(_schema(shape_of(struct)))
 
 
 def check(struct: Struct) -> None:

@@ -9,6 +9,7 @@ import os
 import select
 import signal
 import struct
+import time
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -20,6 +21,8 @@ _PIDFD_GET_INFO = 0xC040FF0B  # _IOWR(0xFF, 11, 64 bytes)
 _PIDFD_INFO_EXIT = 1 << 3
 _INFO_BYTES = 64
 _EXIT_CODE_AT = 60
+_LOOKS = 50
+"""How often, a millisecond apart, one is asked for its mark that has no environment yet."""
 
 
 class Stat(NamedTuple):
@@ -45,9 +48,15 @@ def boot_id() -> str:
 def stat_of(pid: int) -> Stat | None:
     """What there is to know of a process; None where there is none of this pid."""
     try:
-        text = Path(f"/proc/{pid}/stat").read_bytes()
+        descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
     except (FileNotFoundError, ProcessLookupError):
         return None
+    try:
+        text = os.read(descriptor, 4096)
+    except ProcessLookupError:
+        return None
+    finally:
+        os.close(descriptor)
     fields = text.rpartition(b") ")[2].split()  # a name may hold anything, also parentheses
     ticks = sum(map(int, fields[11:15]))
     return Stat(
@@ -184,8 +193,10 @@ def marked(logs_below: Path, wanted: Callable[[Mark], bool], sessions: frozenset
     root = f"{logs_below}/"
     found = []
     for pid in _pids():
+        if not (_writes_below(pid, root) or (sessions and _session_of(pid) in sessions)):
+            continue
         stat = stat_of(pid)
-        if stat is None or stat.state in "ZX" or not (stat.session in sessions or _writes_below(pid, root)):
+        if stat is None or stat.state in "ZX":
             continue
         mark = _mark_of(pid)
         if mark is not None and wanted(mark):
@@ -207,11 +218,24 @@ def _writes_below(pid: int, root: str) -> bool:
     return False
 
 
-def _mark_of(pid: int) -> Mark | None:
+def _session_of(pid: int) -> int | None:
     try:
-        environ = Path(f"/proc/{pid}/environ").read_bytes()
+        return os.getsid(pid)
     except OSError:
         return None
+
+
+def _mark_of(pid: int) -> Mark | None:
+    is_whole = False
+    for _ in range(_LOOKS):
+        try:
+            environ = Path(f"/proc/{pid}/environ").read_bytes()
+        except OSError:
+            return None
+        if environ or is_whole:
+            break
+        is_whole = any(command_line(pid))  # while it becomes another program, it has neither arguments nor an environment
+        time.sleep(0.001)
     prefix = f"{MARK}=".encode()
     for entry in environ.split(b"\0"):
         if entry.startswith(prefix):
