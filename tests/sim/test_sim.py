@@ -88,24 +88,27 @@ def test_a_failure_says_how_to_see_it_again(monkeypatch: pytest.MonkeyPatch) -> 
 CAUGHT: dict[bugs.Bug, tuple[range, Storm | None]] = {
     bugs.it_does_not_read_again_before_it_acts: (range(100), LATE_NEWS),
     bugs.it_takes_what_it_finds_for_its_own: (range(100), None),
-    bugs.it_writes_the_journal_after_the_act: (range(100), None),
+    bugs.it_writes_the_journal_after_the_act: (range(5, 105), None),
     bugs.it_reads_an_error_as_empty: (range(100), None),
     bugs.it_writes_a_status_though_nothing_changed: (range(100), None),
-    bugs.it_holds_on_to_nothing_before_it_makes_something: (range(100), None),
-    bugs.it_uses_one_key_for_all_creations_of_a_resource: (range(100), None),
+    bugs.it_holds_on_to_nothing_before_it_makes_something: (range(4, 104), None),
+    bugs.it_uses_one_key_for_all_creations_of_a_resource: (range(14, 114), None),
     bugs.it_does_not_count_what_is_in_hand: (range(100), REPAIRS),
-    bugs.it_believes_an_answer_that_is_older_than_the_end: (range(150, 250), LATE_ANSWERS),
-    bugs.it_acts_though_the_declaration_moved_meanwhile: (range(10, 110), None),
-    bugs.it_hangs_on_events_alone: (range(100), None),
+    bugs.it_believes_an_answer_that_is_older_than_the_end: (range(164, 264), LATE_ANSWERS),
+    bugs.it_acts_though_the_declaration_moved_meanwhile: (range(13, 113), None),
+    bugs.it_hangs_on_events_alone: (range(8, 108), None),
     bugs.it_takes_its_own_word_for_it: (range(100), None),
-    bugs.it_acts_though_it_is_frozen: (range(100), None),
-    bugs.it_never_prunes: (range(10, 110), None),
+    bugs.it_acts_though_it_is_frozen: (range(2, 102), None),
+    bugs.it_never_prunes: (range(25, 125), None),
+    bugs.it_takes_what_was_begun_and_cannot_be_seen_for_done: (range(400159, 400310), None),
 }
-"""Which seeds to look in for each bug, and in which storm."""
+"""Which seeds to look in for each bug, and in which storm. The first of them is one that finds it."""
 
 
 @pytest.mark.parametrize("bug", CAUGHT, ids=lambda bug: bug.__name__)
 def test_a_known_bug_is_found(bug: bugs.Bug, monkeypatch: pytest.MonkeyPatch) -> None:
     seeds, storm = CAUGHT[bug]
     bug(monkeypatch)
-    assert any(not run(seed, storm).fine for seed in seeds)
+    found = next((report for seed in seeds if not (report := run(seed, storm)).fine), None)
+    assert found is not None
+    assert "Traceback" not in str(found)  # it did wrong, and did not merely break

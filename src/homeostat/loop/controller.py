@@ -12,9 +12,9 @@ from homeostat.client import Client, Key, Unreachable
 from homeostat.loop.compare import Comparer, compare
 from homeostat.loop.declarations import ADOPT, Declarations, Followed, Object
 from homeostat.loop.definitions import define
-from homeostat.loop.diff import NOTHING, Diff
+from homeostat.loop.diff import NOTHING, Change, Diff, whole_cause
 from homeostat.loop.failure import CONTAINED, Mistake, awaited, secrets_in, shown, told
-from homeostat.loop.fleet import Op, Parts, Ref
+from homeostat.loop.fleet import Cause, Op, Parts, Ref
 from homeostat.loop.listener import Listener
 from homeostat.loop.observation import ABSENT, Absent, Observation, State, Unknown
 from homeostat.loop.provider import Moved, Provider, Refused, Task, Working
@@ -83,7 +83,9 @@ class Controller:
         self._clock = clock
         schema = schema_of(self.info.spec)
         visible = schema_of(provider.state_type)
-        self._fields = frozenset(schema["properties"]) & visible["properties"].keys()
+        self._fields = frozenset(schema["properties"]) - frozenset(provider.means)
+        self._hidden = frozenset() if provider.translates() else self._fields - visible["properties"].keys()
+        self._believed: dict[Ref, Mapping[str, Any]] = {}  # while it is read back: what was applied of the fields that cannot be seen
         self._schema = Schema(visible if provider.translates() else schema)
         self._comparer: Comparer[Ref] = Comparer(self._schema)
         self.sensitive = sensitive_paths(self._schema)
@@ -193,7 +195,9 @@ class Controller:
             self._note_adoption(ref, obj, "" if isinstance(declared, Absent) else identity)
             if isinstance(declared, Absent) and (self.provider.leaves(spec) or self._kept_by_another(identity)):
                 last = None  # nothing is taken back
-            diff, mark = self._comparer.marked(ref, declared, last, observed)
+            diff, mark = self._comparer.marked(ref, declared, last, self._completed(observed, self._believed.get(ref, last)))
+            if record.intent is not None and ref not in self._believed and not isinstance(observed, Absent):
+                diff = self._doubted(diff, declared)
             if diff and not isinstance(state, Absent):
                 diff = self.provider.attribute(spec, diff)
                 foreign = self.provider.foreign(spec, diff)
@@ -270,11 +274,26 @@ class Controller:
         return record.last_applied
 
     async def _declared(self, spec: Any) -> dict[str, Any]:
-        """What is declared, in the fields that an observation can show."""
+        """What is declared, in the fields that are compared."""
         wanted: Any = await awaited(self.provider.wanted(spec), self.provider, "wanted")
         if wanted is not None:
             return self._encoded(wanted, "wanted", "None where the fields of the spec are what is seen")
         return {name: value for name, value in encode(spec).items() if name in self._fields}
+
+    def _completed(self, observed: State, applied: Mapping[str, Any] | None) -> State:
+        """What was observed, and what was applied of that which no observation shows."""
+        if not self._hidden or not applied or isinstance(observed, Absent):
+            return observed
+        return {**observed, **{name: applied[name] for name in self._hidden & applied.keys()}}
+
+    def _doubted(self, diff: Diff, declared: State) -> Diff:
+        """The same with all fields that cannot be seen: an action was begun, and nobody knows what came of it."""
+        if not self._hidden or isinstance(declared, Absent):
+            return diff
+        known = {change.path[0] for change in diff.changes}
+        more = [Change((name,), ABSENT, declared.get(name), Cause.INTENT) for name in sorted(self._hidden - known)]
+        changes = (*diff.changes, *more)
+        return Diff(diff.op or Op.UPDATE, changes, whole_cause(change.cause for change in changes))
 
     def _working(self, obj: Object, ref: Ref, observed: State | None = None) -> Working:
         metadata, status = obj["metadata"], obj.get("status") or {}
@@ -380,10 +399,14 @@ class Controller:
 
     async def read_back(self, obj: Object, acted: Seen) -> Seen:
         """Looks at what was done. RuntimeError where it cannot be seen, or is not what was meant; `Unseen` where it was made and is absent."""
-        after = await self.look(obj)
+        applied = self._believed[acted.ref] = _as_applied(acted)
+        try:
+            after = await self.look(obj)
+        finally:
+            del self._believed[acted.ref]
         if isinstance(after.observation.state, Unknown):
             raise RuntimeError(f"what was done cannot be read back: {after.observation.state.reason}")
-        left = compare(acted.declared, _as_applied(acted), after.observation.state, self._schema)
+        left = compare(acted.declared, applied, self._completed(after.observation.state, applied), self._schema)
         if left:
             lines = render(left, self.sensitive)[:SHOWN]
             unseen = acted.diff.op is Op.CREATE and isinstance(after.observation.state, Absent)

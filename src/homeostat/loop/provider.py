@@ -116,9 +116,10 @@ class Provider(Generic[SpecT, StateT]):
     for what ends by itself: that it drifts again and again is then not somebody else's doing, and the flap guard lets it be repaired.
     `adopts=True` is for what is always somebody else's, such as the number of replicas of a target: naming it is enough to act on it.
 
-    Fields of the state that the spec has too, by name, are compared; a field of the spec that the state lacks cannot be seen and
-    is only written along with others: a change of it alone does nothing. Where it should, say by `wanted` how it is seen, such as by a
-    digest that `apply` leaves on the thing.
+    Fields of the state that the spec has too, by name, are compared. A field of the spec that the state lacks, such as a password, cannot be
+    seen: it is taken to be as it was applied last, so a change of it is applied, and what others do to it is not noticed. `means` names those
+    that say how something is done and not what it is, such as a timeout: a change of one alone is nothing to be applied. Where `wanted` says
+    what will be seen, nothing else is compared.
     """
 
     info: ClassVar[KindInfo] = cast(KindInfo, NoKind())
@@ -127,6 +128,7 @@ class Provider(Generic[SpecT, StateT]):
     shown: ClassVar[tuple[str, ...]] = ()
     contested: ClassVar[bool] = True
     adopts: ClassVar[bool] = False
+    means: ClassVar[tuple[str, ...]] = ()
     beside: ClassVar[frozenset[str]] = frozenset()
     """Fields of the status that others write, or the provider itself does: the loop leaves them as they are."""
     journaled: ClassVar[bool] = True
@@ -149,6 +151,7 @@ class Provider(Generic[SpecT, StateT]):
         shown: tuple[str, ...] = (),
         contested: bool = True,
         adopts: bool = False,
+        means: tuple[str, ...] = (),
         **options: Any,
     ) -> None:
         super().__init_subclass__(**options)
@@ -157,8 +160,8 @@ class Provider(Generic[SpecT, StateT]):
             raise TypeError(f"{cls.__name__}: name its types, as in class {cls.__name__}(Provider[ItsSpec, ItsState], group={group!r})")
         if types is None or not group:
             return  # a class in between: the kind is declared further down
-        _check(cls, *types, shown)
-        cls.state_type, cls.shown, cls.contested, cls.adopts = types[1], shown, contested, adopts
+        _check(cls, *types, shown, means)
+        cls.state_type, cls.shown, cls.contested, cls.adopts, cls.means = types[1], shown, contested, adopts, means
         cls.info = KindInfo(
             group=group,
             version=version,
@@ -315,13 +318,15 @@ def _types(cls: type) -> tuple[type[Spec], type[Spec]] | None:
     return None
 
 
-def _check(cls: type[Provider[Any, Any]], spec: type[Spec], state: type[Spec], shown: tuple[str, ...]) -> None:
+def _check(cls: type[Provider[Any, Any]], spec: type[Spec], state: type[Spec], shown: tuple[str, ...], means: tuple[str, ...]) -> None:
     """TypeError where a class cannot do what it says."""
     check_type(cls, spec, "spec")
     check_type(cls, state, "state")
     declared, seen = set(spec.__struct_encode_fields__), set(state.__struct_encode_fields__)
     if unknown := sorted(set(shown) - seen):
         raise TypeError(f"{cls.__name__}: `shown` names {', '.join(unknown)}, and {state.__name__} has only {', '.join(sorted(seen))}")
+    if unknown := sorted(set(means) - (declared - seen)):
+        raise TypeError(f"{cls.__name__}: `means` names {', '.join(unknown)}; it names fields of {spec.__name__} that {state.__name__} has not")
     if declared and seen and not cls.translates() and not declared & seen:
         raise TypeError(
             f"{cls.__name__}: no field of {state.__name__} ({', '.join(sorted(seen))}) is one of {spec.__name__} ({', '.join(sorted(declared))}), so nothing could"

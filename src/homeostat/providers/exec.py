@@ -119,6 +119,9 @@ class Exec(
     async def open(self, client: Client) -> None:
         self._client = client
 
+    async def wanted(self, spec: ExecSpec) -> ExecState:
+        return ExecState(desired=spec.desired)
+
     async def observe(self, spec: ExecSpec) -> ExecState | Absent:
         task = current()
         said = await self._run("observe", spec.observe, spec, task, {})

@@ -27,6 +27,7 @@ from homeostat.sim.world import NONE, Fields, Thing, Trouble
 from homeostat.store import Event
 
 COLOURS = ("red", "green", "blue", "black")
+SECRETS = ("", "tulip", "rose")
 CALM_SECONDS = 3600.0
 """All must be as declared so long after a storm: the longest hold of a guard and the longest backoff are over by then."""
 SETTLED_SECONDS = 70.0
@@ -179,7 +180,7 @@ class Weathering:
         await self._random.choices(tuple(self._acts), tuple(self._acts.values()))[0](name)
 
     async def _declare(self, name: str) -> None:
-        fields = {"colour": self._random.choice(COLOURS), "size": self._random.randrange(3)}
+        fields = {"colour": self._random.choice(COLOURS), "size": self._random.randrange(3), "secret": self._random.choice(SECRETS)}
         found = self.house.witness.objects[THINGS].get(name)
         if found is not None and found["metadata"].get("deletionTimestamp"):
             return
@@ -284,6 +285,8 @@ class Weathering:
                 found.append(f"{name} is {things}, declared as {fields}: {(obj or {}).get('status')}")
             elif obj is None or not _ready(obj):
                 found.append(f"{name} is as declared and not ready: {obj}")
+            elif things[0].secret != obj["spec"].get("secret", ""):
+                found.append(f"{name} has the secret {things[0].secret!r}, declared is {obj['spec'].get('secret')!r}: {obj['status']}")
         return found + self._left_in_boxes()
 
     def _left_in_boxes(self) -> list[str]:

@@ -35,6 +35,8 @@ class ThingSpec(Spec):
     size: int = 1
     zone: str = ""
     """The fault domain that it is in. It cannot be seen on the thing."""
+    secret: str = ""
+    """Can be given to the thing, and not be seen on it."""
 
 
 class ThingState(Spec):
@@ -51,6 +53,7 @@ class Thing(msgspec.Struct):
     owner: str
     key: str
     fields: Fields
+    secret: str = ""
     by: str = ""
     """Who else changed it last; empty: nobody did since we."""
 
@@ -152,7 +155,7 @@ class World(msgspec.Struct):
             self.watcher.read(name, True, shown, sick)
         return shown
 
-    async def create(self, name: str, uid: str, key: str, fields: Fields) -> None:
+    async def create(self, name: str, uid: str, key: str, fields: Fields, secret: str) -> None:
         def effect() -> None:
             made = next((t for t in self.things.get(name, ()) if t.key == key), None)
             if made is None and key in self._answered:
@@ -160,19 +163,19 @@ class World(msgspec.Struct):
             if made is None:
                 if self.things.get(name):
                     self.wrong(f"{name} was made twice, by {self.things[name][0].key} and {key}")
-                self.things.setdefault(name, []).append(Thing(name, uid, key, fields))
+                self.things.setdefault(name, []).append(Thing(name, uid, key, fields, secret))
             self._answered.add(key)
 
         self._check_current(name, uid, fields)
         await self._do(Op.CREATE, name, uid, fields, effect)
 
-    async def update(self, name: str, uid: str, fields: Fields) -> None:
+    async def update(self, name: str, uid: str, fields: Fields, secret: str) -> None:
         self._check_ours(name, uid, "changed")
         self._check_current(name, uid, fields)
 
         def effect() -> None:
             if (thing := self.one(name)) is not None:
-                thing.fields, thing.by = fields, ""
+                thing.fields, thing.secret, thing.by = fields, secret, ""
 
         await self._do(Op.UPDATE, name, uid, fields, effect)
 
@@ -256,7 +259,7 @@ class World(msgspec.Struct):
         return asyncio.get_running_loop().time()
 
 
-class Things(Provider[ThingSpec, ThingState], group=GROUP, kind="Thing"):
+class Things(Provider[ThingSpec, ThingState], group=GROUP, kind="Thing", means=("zone",)):
     """A thing of the simulated world."""
 
     def __init__(self, world: World) -> None:
@@ -270,9 +273,9 @@ class Things(Provider[ThingSpec, ThingState], group=GROUP, kind="Thing"):
         task = current()
         fields = {"colour": spec.colour, "size": spec.size}
         if diff.op is Op.CREATE:
-            await self.world.create(task.ref.name, task.ref.uid, task.key, fields)
+            await self.world.create(task.ref.name, task.ref.uid, task.key, fields, spec.secret)
         else:
-            await self.world.update(task.ref.name, task.ref.uid, fields)
+            await self.world.update(task.ref.name, task.ref.uid, fields, spec.secret)
 
     async def delete(self, spec: ThingSpec) -> None:
         await self.world.delete(current().ref.name, current().ref.uid)

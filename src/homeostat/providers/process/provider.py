@@ -71,6 +71,7 @@ class Process(
     scale=Scale(),
     shown=("replicas", "ready", "restarts"),
     contested=False,
+    means=("readiness", "liveness", "restart", "logs", "stopSignal", "gracefulSeconds", "minReadySeconds", "readyWithinSeconds"),
     columns=(
         Column("Replicas", ".spec.replicas", "integer", "How many there should be."),
         Column("Up", ".status.ready", "integer", "How many run and are ready."),
