@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import getpass
 import json
 import os
 import pty
@@ -300,8 +301,32 @@ def test_one_thing_alone_can_be_frozen(house: House) -> None:
     house.until(lambda: house.colour("attic") == "red")
     house.until(lambda: [d for d in house.data("drift", "lamps") if d["heldBy"] == "freeze"])
     assert house.colour("hall") == "green"
+    assert "lifts it: homeostat unfreeze lamps.lamps.example.com/hall -n default" in house.run("explain", "lamp", "hall")
     house.run("unfreeze", "lamp/hall")
     house.until(lambda: house.colour("hall") == "red")
+
+
+def test_the_runbooks_way_out_of_a_freeze_of_one_thing_lifts_no_other(house: House) -> None:
+    house.run("apply", "--yes", "-f", house.declare("red", "hall", "attic"))
+    house.run("freeze", "lamp/hall", "--reason", "under investigation")
+    house.run("freeze", "lamp/attic", "--reason", "the roof leaks")
+    there = house.run("freeze", "lamp/attic", "-n", "elsewhere", "--reason", "another attic")
+    assert "To lift it: homeostat unfreeze lamp/attic -n elsewhere" in there
+    ways_out = re.findall(r"then homeostat (unfreeze .*)", house.run("runbook"))
+    assert len(ways_out) == 3
+    (way_out,) = [one for one in ways_out if one.endswith("attic -n default")]
+    assert house.run(*way_out.split()) == "lifted: the roof leaks (frozen by " + getpass.getuser() + ")\n"
+    (policy,) = [one for one in house.data("get", "guardpolicies")["items"] if one["metadata"]["name"] == "lamps.lamps.example.com"]
+    assert [one["reason"] for one in policy["spec"]["freezes"]] == ["under investigation", "another attic"]
+
+
+def test_who_deleted_a_thing_is_not_guessed_from_who_declared_it(house: House) -> None:
+    house.run("apply", "--yes", "-f", house.declare("red", "hall"))
+    house.run("wait", "lamp", "hall")
+    house.run("freeze", "lamps", "--reason", "stocktaking")
+    house.delete("lamps.example.com/v1", "Lamp", "hall")
+    (line,) = house.until(lambda: [one for one in house.data("drift", "lamps") if one["op"] == "delete"])
+    assert line["by"] == []
 
 
 def test_a_new_kind_is_only_observed_until_a_person_enforces_it(open_house: Callable[[Mode], House]) -> None:
@@ -436,6 +461,21 @@ def test_a_halted_plan_is_shown_and_approved_by_its_name(house: House) -> None:
     said = house.run("approve", plan, "--yes", "--reason", "it is meant")
     assert f"Plan: 0 to add, {left} to change, 0 to destroy" in said
     house.until(lambda: all(house.colour(name) == "black" for name in names))
+
+
+def test_a_push_that_is_halted_is_taken_back_by_the_command_that_the_runbook_has(house: House) -> None:
+    names = twelve(house)
+    house.run("freeze", "lamps", "--reason", "so that nothing of it is done")
+    house.run("apply", "--yes", "-f", house.declare("black", *names))
+    house.until(lambda: len(house.data("plan", "lamps")["actions"]) == len(names))
+    found = house.until(lambda: re.search(r"homeostat (rollback changeset \S+)", house.run("runbook")))
+    command = found[1].split()
+    (guards,) = house.data(*command, "--dry-run")["guards"]
+    assert (guards["halts"], guards["held"], guards["approvable"]) == ([], [], False), "what is there is declared again"
+    house.run(*command, "--yes")
+    house.until(lambda: house.data("drift") == [])
+    told = house.until(lambda: "that is over" in (said := house.run("runbook", "lamps")) and said)
+    assert "approve" not in told
 
 
 def twelve(house: House) -> list[str]:

@@ -18,14 +18,17 @@ from homeostat.cli import identity as module
 from homeostat.cli.controllers import Loop
 from homeostat.cli.identity import identity
 from homeostat.client import Client, Unreachable
+from homeostat.client.kinds import served_kinds
 from homeostat.client.transport import Headers
 from homeostat.guards import Mode
-from homeostat.insight.loops import clock_of, loops_of
+from homeostat.insight.fleets import look
+from homeostat.insight.loops import Keeping, clock_of, loops_of, unkept_lines
 from homeostat.loop.diff import Diff
 from homeostat.loop.election import LAST_PASS, Election, Timing
 from homeostat.loop.observation import ABSENT, Absent
 from homeostat.loop.provider import Provider, current
 from homeostat.model.clock import format_micro_time
+from homeostat.model.errors import ApiError
 from homeostat.model.kinds import Spec, crd_for
 
 QUICK = Timing(lease=2.0, deadline=1.0, renew=0.3, retry=0.2, patience=0.3)
@@ -55,12 +58,25 @@ class Lamp(Provider[LampSpec, LampSpec], group="lamps.test.dev"):
         self.world.pop(current().ref.name, None)
 
 
+class Bell(Lamp, Provider[LampSpec, LampSpec], group="bells.test.dev"):
+    """What opens only when its line is up."""
+
+    up = False
+
+    async def open(self, client: Client) -> None:
+        if not self.up:
+            raise ConnectionError("the line is dead")
+
+
 class Way(LocalTransport):
     """A way to the server that can be cut."""
 
     cut = False
+    refuses = "nothing"
 
     async def send(self, method: str, target: str, headers: Headers, body: bytes) -> LocalAnswer:
+        if method == "PATCH" and self.refuses in target:
+            raise ApiError(403, "Forbidden", "you may not")
         if self.cut:
             await asyncio.sleep(0.05)
             raise Unreachable("no way there", sent=False)
@@ -84,14 +100,18 @@ class House:
     def way(self) -> Way:
         return Way(self.server.plane, User("somebody", "", (MASTERS, AUTHENTICATED)))
 
-    def loop(self, name: str) -> tuple[Loop, Way]:
+    def loop(self, name: str, *beside: Provider[Any, Any], refuses: str = "nothing") -> tuple[Loop, Way]:
         way = self.way()
+        way.refuses = refuses
         client = Client(way)
-        loop = Loop(client, [Lamp(self.world, self.begun, self.done, self.gate)], Mode.ENFORCE, name)
-        loop.election = Election(client, [Lamp.info.name], name, timing=QUICK)
+        loop = Loop(client, [*beside, Lamp(self.world, self.begun, self.done, self.gate)], Mode.ENFORCE, name)
+        loop.election = Election(client, loop.names, name, timing=QUICK, notes=loop._notes)
         loop.begin()
         self.loops.append(loop)
         return loop, way
+
+    async def unkept(self) -> dict[str, Keeping]:
+        return (await look(self.people, [kind for kind in await served_kinds(self.people) if kind.kept])).unkept
 
     async def declare(self, name: str, colour: str) -> None:
         await self.lamps.apply({"metadata": {"name": name}, "spec": {"colour": colour}}, field_manager="me", force=True)
@@ -160,6 +180,50 @@ def test_a_loop_that_was_cut_off_alone_goes_on_when_it_is_back(house: Callable[[
             await until(lambda: first.election.held)
             await here.declare("hall", "red")
             await until(lambda: here.world.get("hall") == "red")
+
+    asyncio.run(work())
+
+
+def test_a_provider_that_does_not_open_is_told_and_retried_while_the_others_are_kept(house: Callable[[], Any]) -> None:
+    async def work() -> None:
+        async with house() as here:
+            bell = Bell(rung := {}, [], [], here.gate)
+            here.loop("first", bell)
+            await here.declare("hall", "red")
+            await until(lambda: here.world.get("hall") == "red")
+            bells = here.people.kind("bells.test.dev/v1", "Bell", namespace="default")
+            await bells.create({"metadata": {"name": "door"}, "spec": {"colour": "brass"}})
+            async with asyncio.timeout(5):
+                while not (unkept := await here.unkept()):
+                    await asyncio.sleep(0.05)
+            (told,) = unkept_lines(unkept, 0.0)
+            assert told.startswith("the loop cannot keep bells.bells.test.dev: ")
+            assert "the line is dead; Bell.open raised it" in told
+            bell.up = True
+            await until(lambda: rung.get("door") == "brass")
+            await here.declare("hall", "green")
+            await until(lambda: here.world.get("hall") == "green")
+            async with asyncio.timeout(5):
+                while await here.unkept():
+                    await asyncio.sleep(0.05)
+
+    asyncio.run(work())
+
+
+def test_a_loop_that_cannot_begin_says_why_where_people_look(house: Callable[[], Any]) -> None:
+    async def work() -> None:
+        async with house() as here:
+            await here.declare("hall", "red")
+            _, way = here.loop("first", refuses="guardpolicies")
+            async with asyncio.timeout(5):
+                while not (unkept := await here.unkept()):
+                    await asyncio.sleep(0.05)
+            assert unkept_lines(unkept, 0.0)[0].endswith("it tries again (you may not)")
+            way.refuses = "nothing"
+            await until(lambda: here.world.get("hall") == "red")
+            async with asyncio.timeout(5):
+                while await here.unkept():
+                    await asyncio.sleep(0.05)
 
     asyncio.run(work())
 

@@ -113,6 +113,13 @@ def failed_canary(policy=WIDE):
     return fleet
 
 
+def test_the_halt_says_how_the_canary_failed():
+    fleet = failed_canary()
+    fleet.drifts[ref(0)].error = "no space left on device"
+    step(WIDE, fleet)
+    assert fleet.halts["canary/push-1"].reason == f"{ref(0)} failed in wave 1 of change set push-1: no space left on device"
+
+
 def test_a_failure_halts_the_change_set_after_one():
     fleet = failed_canary()
     halt = fleet.halts["canary/push-1"]

@@ -118,6 +118,24 @@ def test_what_became_unreadable_is_not_taken_for_fixed():
     assert CHANGES in fleet.halts
 
 
+def test_while_it_waits_for_a_whole_pass_there_is_no_plan_to_approve():
+    fleet = halted()
+    for number in (3, 4):
+        fleet.forget(ref(number))
+    step(ENFORCE, fleet)
+    assert fleet.halts[CHANGES].plan == ""
+    assert "that is over" in fleet.halts[CHANGES].reason
+    fleet.unknown[ref(3)] = "timed out"
+    step(ENFORCE, fleet)
+    assert fleet.halts[CHANGES].plan == ""
+    assert "cannot be read" in fleet.halts[CHANGES].what_to_do
+    del fleet.unknown[ref(3)]
+    drift(fleet, range(3, 6))
+    step(ENFORCE, fleet)
+    assert fleet.halts[CHANGES].plan
+    assert "6 of 10 would be changed" in fleet.halts[CHANGES].reason
+
+
 def test_it_leaves_by_an_approval_of_exactly_its_plan_which_is_used_up():
     fleet = halted()
     fleet.approvals = frozenset((fleet.halts[CHANGES].plan,))

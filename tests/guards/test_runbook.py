@@ -112,3 +112,56 @@ def test_a_halt_of_deletions_shows_what_would_be_deleted_and_how_to_keep_it():
         "  way out, to keep what was deleted: let each declaration go without its thing, then declare it anew with homeostat.dev/adopt=true:",
         """    kubectl patch servers.shop.example.com server-10 -n shop --type=merge -p '{"metadata":{"finalizers":null}}'""",
     ]
+
+
+def test_a_push_that_is_halted_has_a_command_that_takes_it_back():
+    fleet = a_fleet(10)
+    changes(fleet, range(5), by=("kubectl-edit",))
+    found = lines(ENFORCE, fleet)
+    assert "  look at: homeostat history --change-set push-1" in found
+    assert "  way out, by the server's history: homeostat rollback changeset push-1" in found
+    changes(fleet, [5], "push-2", by=("kubectl-edit",))
+    assert not any("rollback" in line for line in lines(ENFORCE, fleet))
+
+
+def test_what_is_read_as_gone_is_approved_only_if_it_is():
+    fleet = a_fleet(10)
+    drift(fleet, range(5), Op.CREATE, unseen=True)
+    found = lines(ENFORCE, fleet)
+    assert found[0].startswith("shop: halted by unknown")
+    assert "  way out, if they are there: see why they cannot be seen; it goes on by itself when they are" in found
+    assert found[-1].startswith("  way out, if they are gone: homeostat approve ")
+
+
+def test_a_halt_whose_cause_is_gone_offers_nothing_to_approve():
+    fleet = a_fleet(10)
+    drift(fleet, range(5))
+    step(ENFORCE, fleet)
+    for number in range(5):
+        fleet.forget(ref(number))
+    assert lines(ENFORCE, fleet) == [
+        "shop: halted by mass-drift since 2027-01-15T08:00:00Z",
+        "  what happened: more than 3 of 10 would have been changed; that is over, and a whole pass has to find it so",
+        "  look at: homeostat drift shop",
+        "  way out: wait; it goes on by itself",
+    ]
+
+
+def test_a_freeze_of_one_thing_is_lifted_alone():
+    freeze = Freeze(reason="under investigation", author="ada", kinds=("servers.shop.example.com",), names=("server-1",), namespaces=("shop",))
+    found = lines(GuardPolicy(mode=Mode.ENFORCE, freezes=(freeze,)), a_fleet(10))
+    assert found[-1] == "  way out: ask ada, then homeostat unfreeze servers.shop.example.com/server-1 -n shop"
+
+
+def test_what_cannot_be_read_or_does_not_work_is_told_also_where_nothing_is_halted():
+    fleet = a_fleet(10, unknown={ref(1): "connection refused", ref(2): "timed out"}, unhealthy={ref(3): "push-1"})
+    assert lines(ENFORCE, fleet) == [
+        f"shop: {ref(1)} and 1 more could not be read, and nothing is done there",
+        "  what happened: connection refused",
+        "  look at: homeostat explain servers.shop.example.com server-1 -n shop",
+        "  way out: make it readable again; it goes on by itself",
+        f"shop: {ref(3)} not healthy",
+        "  what happened: it is as declared, and does not do its work; declared last by push-1",
+        "  look at: homeostat explain servers.shop.example.com server-3 -n shop",
+        "  way out: mend what it says; if the declaration made it so, correct that, or apply the last good one",
+    ]

@@ -255,6 +255,16 @@ async def test_a_missing_secret_is_unknown_and_nothing_is_sent(bench: Bench, thi
     assert things.headers == []
 
 
+@pytest.mark.parametrize(("held", "words"), [({"other": "x"}, "Secret default/key has no key 'token'"), ({"token": ""}, "Secret default/key, for `auth`, is no line")])
+async def test_a_secret_that_was_emptied_is_named_and_nothing_is_sent(bench: Bench, things: Shelf, held: dict[str, str], words: str) -> None:
+    await bench.secret("key", **held)
+    await bench.declare("lamp", spec(things, {"colour": "red"}, auth={"secret": "key"}))
+    said = await bench.reason("lamp", "Unreadable")
+    assert words in said
+    assert "MissingValue" not in said
+    assert things.headers == []
+
+
 async def test_a_secret_is_in_no_status_even_if_the_server_says_it(
     bench: Bench, things: Shelf, caplog: pytest.LogCaptureFixture
 ) -> None:

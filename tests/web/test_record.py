@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+import pytest
+
 from homeostat.web.board import FIGURES, figures_of
 from homeostat.web.record import KEPT_SECONDS, ROOM, Family, Record
 from homeostat.web.series import Series
@@ -75,3 +77,14 @@ def test_a_wave_that_came_and_went_counts_in_the_sample_after_it() -> None:
     assert figures_of(policy, began - 10)["acted"] == 8
     assert figures_of(policy, began + 10)["acted"] == 0
     assert set(figures_of(policy)) == set(FIGURES)
+
+
+def test_a_disk_that_takes_nothing_is_told_once_and_again_when_it_does(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    place = tmp_path / "disk"
+    record, *_ = opened(place / "figures.log")
+    for number in range(3):
+        record.add(NOW + 15 * number, {"policies": {"files": {"size": 1}}})
+    place.mkdir()
+    for number in range(3, 5):
+        record.add(NOW + 15 * number, {"policies": {"files": {"size": 1}}})
+    assert [line.split(":")[0] for line in caplog.messages] == ["how figures go cannot be kept", "how figures go is kept again"]

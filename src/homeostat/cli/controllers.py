@@ -103,8 +103,10 @@ class Loop:
         self._mode = mode
         self._alerts = alerts
         self.election = Election(client, [one.info.name for one in self._kept], identity, notes=self._notes)
-        self.metrics = Metrics(lambda: {one.info.name: one.info.name in self.election.held for one in self._kept})
+        self.metrics = Metrics(lambda: {name: name in self.election.held and not self._why_not(name) for name in self.names})
         self._running: list[Keeper | Engine] = []
+        self._retrying: asyncio.Task[None] | None = None
+        self._trouble = ""  # why it cannot begin
         self._standstill = Standstill(self._kept)
         self._task: asyncio.Task[None] | None = None
 
@@ -130,11 +132,42 @@ class Loop:
         while True:
             changed.clear()
             began = await self._begin(self.election.held, pause)
+            if self._aside:
+                self._retrying = asyncio.get_running_loop().create_task(self._retry(pause), name="loop retries")
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(None if began else pause):
                     await changed.wait()
+            whole = began and not self._aside
             await self._end()
-            pause = FIRST_PAUSE if began else min(LONGEST_PAUSE, pause * 2)
+            pause = FIRST_PAUSE if whole else min(LONGEST_PAUSE, pause * 2)
+
+    @property
+    def _aside(self) -> dict[str, str]:
+        """Kinds that are held and cannot be kept at present, and why."""
+        from homeostat.loop.engine import Engine
+
+        return next((part.aside for part in self._running if isinstance(part, Engine)), {})
+
+    def _why_not(self, kind: str) -> str:
+        """Why a kind that is held is not kept at present; empty where it is."""
+        return self._trouble or self._aside.get(kind, "")
+
+    async def _retry(self, pause: float) -> None:
+        """Tries what was put aside until some of it can be kept; the others are kept meanwhile."""
+        from homeostat.loop.engine import Engine
+
+        (engine,) = (part for part in self._running if isinstance(part, Engine))
+        told: dict[str, str] = {}
+        while True:
+            for kind, why in engine.aside.items():
+                if told.get(kind) != why:
+                    log.warning("%s cannot be kept, and is tried again: %s", kind, why)
+            told = dict(engine.aside)
+            await asyncio.sleep(pause)
+            if await engine.try_again():
+                self.election.changed.set()
+                return
+            pause = min(LONGEST_PAUSE, pause * 2)
 
     async def _begin(self, held: frozenset[str], pause: float) -> bool:
         from homeostat.client import Unreachable
@@ -143,11 +176,14 @@ class Loop:
         try:
             if held:
                 await self._start(held)
+            self._trouble = ""
             return True
         except (ApiError, Unreachable) as error:
             log.warning("the loop cannot begin: %s; again in %g s", error, pause)
-        except Exception:
+            self._trouble = str(error)
+        except Exception as error:
             log.exception("the loop cannot begin; again in %g s", pause)
+            self._trouble = str(error) or type(error).__name__
         return False
 
     async def _start(self, held: frozenset[str]) -> None:
@@ -159,14 +195,16 @@ class Loop:
         with _lasting():
             await keeper.start()
             self._running = [keeper, engine]
-            await engine.start()
+            await engine.start(apart=True)
 
-    def _notes(self) -> dict[str, str]:
-        """What the leases tell: that everything is looked at, and since when."""
-        from homeostat.loop.election import LAST_PASS
+    def _notes(self, kind: str) -> dict[str, str]:
+        """What the leases tell: that everything is looked at, and since when; or that it cannot be kept, and why."""
+        from homeostat.loop.election import LAST_PASS, TROUBLE
         from homeostat.loop.engine import Engine
         from homeostat.model.clock import format_time
 
+        if why := self._why_not(kind):
+            return {TROUBLE: why}
         ends = [part.passes.ended_at for part in self._running if isinstance(part, Engine)]
         return {LAST_PASS: format_time(ends[0])} if ends and ends[0] else {}
 
@@ -182,6 +220,10 @@ class Loop:
         await self._client.close()
 
     async def _end(self) -> None:
+        if self._retrying is not None:
+            self._retrying.cancel()
+            await asyncio.gather(self._retrying, return_exceptions=True)
+            self._retrying = None
         for part in reversed(self._running):
             try:
                 await part.stop()

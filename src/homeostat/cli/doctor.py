@@ -203,6 +203,8 @@ async def _loops(client: Client) -> list[Finding]:
         loop = loops.get(kind.name, NOBODY)
         if loop.there:
             alive += 1
+        elif loop.trouble:
+            found.append(Finding(BAD, "loop", f"the loop cannot keep {kind.name}: {loop.trouble}", "mend what it says; it tries again by itself"))
         else:
             since = "yet" if loop is NOBODY else f"for {ago(now - loop.heard)}"
             found.append(Finding(NOTE, "loop", f"nobody has kept {kind.name} {since}", "`homeostat up --allow …` or `homeostat controllers` runs its provider; or delete its definition"))

@@ -71,7 +71,8 @@ def command(server: Connection, scope: str, reason: str, length: int | None, unt
 
     names = server.run(write)
     click.echo(f"{scope} is frozen{' until ' + freeze['until'] if 'until' in freeze else ''} (in GuardPolicy {', '.join(names)}).")
-    click.echo(f"To lift it: homeostat unfreeze {scope}")
+    there = "".join(f" -n {name}" for name in freeze.get("namespaces", ()))
+    click.echo(f"To lift it: homeostat unfreeze {scope}{there}")
 
 
 async def _note_if_missing(client: Client, scope: Scope) -> None:

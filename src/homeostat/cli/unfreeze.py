@@ -44,7 +44,7 @@ def command(server: Connection, scope: str) -> None:
             wider += [
                 f"{policy['metadata']['name']}: {f['reason']} ({f['author']})"
                 for f in frozen
-                if not _within(f, policy, found, where) and _touches(f, found)
+                if not _within(f, policy, found, where) and _touches(f, found, where)
             ]
             if any(_within(f, policy, found, where) for f in frozen):
                 await change_policy(client, policy, _keeper(policy, found, where))
@@ -88,8 +88,10 @@ def _by_default(scope: Scope, now: float) -> Iterator[str]:
             yield f"{name}: {freeze.reason} ({freeze.author}); to lift it: homeostat unfreeze {name}"
 
 
-def _touches(freeze: dict[str, Any], scope: Scope) -> bool:
+def _touches(freeze: dict[str, Any], scope: Scope, namespace: str) -> bool:
     """Whether a freeze closes something of the scope."""
     if scope.kind is not None and freeze.get("kinds") and scope.guarded_as not in freeze["kinds"]:
+        return False
+    if scope.name and freeze.get("namespaces") and namespace not in freeze["namespaces"]:
         return False
     return not (scope.name and freeze.get("names") and scope.name not in freeze["names"])

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from homeostat.guards.freeze import standing as freezes
 from homeostat.guards.policy import Alert, AlertOn, GuardPolicy
-from homeostat.guards.runbook import WAYS_OUT, look_at
+from homeostat.guards.runbook import WAYS_OUT, look_at, to_lift
 from homeostat.loop.fleet import Fleet, Halt, Hold, Ref, Verdict
 from homeostat.model.clock import format_time, parse_time
 
@@ -149,8 +149,8 @@ def _frozen(policy: GuardPolicy, fleet: Fleet, now: float) -> Iterator[Situation
             "freeze",
             reason,
             now,
-            what_to_do=f"Ask {freeze.author}, then: homeostat unfreeze {fleet.name}",
-            commands=(f"homeostat drift {fleet.name}", f"homeostat unfreeze {fleet.name}"),
+            what_to_do=f"Ask {freeze.author}, then: {to_lift(fleet, freeze)}",
+            commands=(f"homeostat drift {fleet.name}", to_lift(fleet, freeze)),
         )
 
 
@@ -215,7 +215,7 @@ class Line(msgspec.Struct):
         found = []
         if remind_after:
             found.append((self.told + remind_after, State.REMINDER))
-        if self.situation.plan != self.told_plan:  # once it has settled, and less often the more often it moves
+        if self.situation.plan not in ("", self.told_plan):  # once it has settled, and less often the more often it moves
             found.append((max(self.changed + calm, self.told + calm * 2.0**self.updates), State.UPDATED))
         return min(found, default=None)
 

@@ -43,6 +43,7 @@ _CREATE, _DRIFT = Op.CREATE, Cause.DRIFT
 _COMING = "its change set is still coming in, and is judged as a whole"
 _AND = "; it "
 _RESTS = "it waits to see whether what its change set touched last stays well for "
+_ERROR_MOST = 300  # characters of an error that a reason has
 _IN_SPITE = "To go on in spite of it"
 _NOT_YET = "it waits until what its change set touched before is verified healthy"
 
@@ -104,7 +105,7 @@ def _halt(policy: GuardPolicy, fleet: Fleet, verdict: Verdict, change_set: str, 
         return
     key = f"{GUARD}/{change_set}"
     before = fleet.halts.get(key)
-    why = _reason(policy, fleet.waves.get(change_set), change_set, now)
+    why = _reason(policy, fleet, change_set, now)
     why = why or (_unsaid(before.reason) if before else f"change set {change_set} failed")
     reason = _said(fleet, change_set, why)
     verdict.halts[key] = Halt(
@@ -203,7 +204,8 @@ def _rested(fleet: Fleet, change_set: str, rest: float) -> float:
     return max((acted.at for acted in last.members.values()), default=-rest) + rest if last else 0.0
 
 
-def _reason(policy: GuardPolicy, wave: Wave | None, change_set: str, now: float) -> str:
+def _reason(policy: GuardPolicy, fleet: Fleet, change_set: str, now: float) -> str:
+    wave = fleet.waves.get(change_set)
     if wave is None:
         return ""
     if wave.failed:
@@ -215,7 +217,8 @@ def _reason(policy: GuardPolicy, wave: Wave | None, change_set: str, now: float)
         return ""
     first = min(named)
     more = f" and {len(named) - 1} more" if len(named) > 1 else ""
-    return f"{first}{more} {what} in wave {wave.number} of change set {change_set}"
+    error = fleet.drifts[first].error[:_ERROR_MOST] if wave.failed and first in fleet.drifts else ""
+    return f"{first}{more} {what} in wave {wave.number} of change set {change_set}" + (f": {error}" if error else "")
 
 
 def _room(policy: GuardPolicy, fleet: Fleet, change_set: str, waiting: list[Ref]) -> int:

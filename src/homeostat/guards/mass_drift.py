@@ -4,7 +4,7 @@ Changes and deletions of existing things are counted apart, whatever caused them
 halted.
 
 The halt ends by a fix: back under the limit, unreadable ones counted in, for a whole pass; or by an approval of exactly
-the plan that was refused.
+the plan that was refused. Once it is back under the limit, that plan is no more, and there is nothing to approve.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from homeostat.guards.policy import GuardPolicy
 from homeostat.loop.fleet import Drift, Fleet, Halt, Hold, Op, Verdict, share
 
 GUARD = "mass-drift"
+BY_ITSELF = "Wait; it goes on by itself."
 _CREATE, _UPDATE, _DELETE = Op.CREATE, Op.UPDATE, Op.DELETE
 _WORDS = {Op.UPDATE: "changed", Op.DELETE: "deleted"}
 
@@ -53,11 +54,14 @@ def _halt(policy: GuardPolicy, fleet: Fleet, verdict: Verdict, op: Op, now: floa
         )
     if before is None or count + _approved_now(fleet, verdict, op) > limit:
         return None
+    reason = f"more than {limit} of {size} would have been {_WORDS[op]}"
     if count + len(fleet.unknown) > limit:  # what cannot be read may differ still
-        return replace(before, calm=-1)
-    if before.calm < 0:
-        before = replace(before, calm=fleet.passes_begun)
-    return before if fleet.passes_done <= before.calm else None
+        why, what_to_do = f"{reason}, and some cannot be read now", "See why they cannot be read; it goes on after a whole pass under the limit."
+        return replace(before, reason=why, plan="", what_to_do=what_to_do, calm=-1)
+    calm = before.calm if before.calm >= 0 else fleet.passes_begun
+    if fleet.passes_done > calm:
+        return None
+    return replace(before, reason=f"{reason}; that is over, and a whole pass has to find it so", plan="", what_to_do=BY_ITSELF, calm=calm)
 
 
 def _approved_now(fleet: Fleet, verdict: Verdict, op: Op) -> int:

@@ -3,12 +3,13 @@ of it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sized
 
+from homeostat.guards import mass_drift, unknown
 from homeostat.guards.freeze import itself, standing
 from homeostat.guards.policy import Freeze, GuardPolicy
 from homeostat.loop.declarations import ADOPT
-from homeostat.loop.fleet import RETURN_PREFIX, Drift, Fleet, Halt, Hold, Op, Ref, Taken, Verdict, plan_hash
+from homeostat.loop.fleet import RETURN_PREFIX, Cause, Drift, Fleet, Halt, Hold, Op, Ref, Taken, Verdict, plan_hash
 from homeostat.model.clock import format_time
 
 _SHOWN = 3
@@ -37,6 +38,10 @@ def runbook(policy: GuardPolicy, fleet: Fleet, verdict: Verdict, now: float, ask
     for hold, count in asks.items():
         if (hold.guard, hold.reason) not in kinds:
             lines += _asked(fleet, hold, count)
+    if fleet.unknown and unknown.GUARD not in {halt.guard for halt in verdict.halts.values()}:
+        lines += _unread(fleet)
+    if fleet.unhealthy:
+        lines += _ill(fleet)
     return lines
 
 
@@ -46,31 +51,47 @@ def _frozen(fleet: Fleet, freeze: Freeze) -> Iterator[str]:
     yield f"{fleet.name}: frozen{until}" + (f" ({', '.join(scope)})" if scope else "")
     yield f"  what happened: {freeze.author} froze it: {freeze.reason}"
     yield f"  look at: homeostat drift {fleet.name}"
-    yield f"  way out: ask {freeze.author}, then homeostat unfreeze {fleet.name}"
+    yield f"  way out: ask {freeze.author}, then {to_lift(fleet, freeze)}"
+
+
+def to_lift(fleet: Fleet, freeze: Freeze) -> str:
+    """The command that lifts a freeze: of one thing that alone, else all of the fleet."""
+    if len(freeze.kinds) == len(freeze.names) == 1 and len(freeze.namespaces) <= 1:
+        return f"homeostat unfreeze {freeze.kinds[0]}/{freeze.names[0]}" + "".join(f" -n {name}" for name in freeze.namespaces)
+    return f"homeostat unfreeze {fleet.name}"
 
 
 def _halted(fleet: Fleet, halt: Halt) -> Iterator[str]:
     yield f"{fleet.name}: halted by {halt.guard} since {format_time(halt.since)}"
     yield f"  what happened: {halt.reason}"
-    if halt.guard == "unknown" and not halt.plan:
+    if halt.guard == unknown.GUARD and not halt.plan:
         for ref, why in sorted(fleet.unknown.items())[:_SHOWN]:
             yield f"  look at: {look_at(ref)}   # {why}"
         yield "  way out: make them readable again; it goes on by itself"
         return
+    if halt.guard == mass_drift.GUARD and not halt.plan:  # what it was about is no more, or cannot be seen
+        yield f"  look at: homeostat drift {fleet.name}"
+        yield f"  way out: {halt.what_to_do[:1].lower()}{halt.what_to_do[1:].removesuffix('.')}"
+        return
     looked = _about(fleet, halt)
+    change_set = halt.change_set or _pushed(looked)
     for drift in looked[:_SHOWN]:
         yield f"  look at: {look_at(drift.ref)}"
+    if change_set:
+        yield f"  look at: homeostat history --change-set {change_set}"
     if halt.change_set:
-        yield f"  look at: homeostat history --change-set {halt.change_set}"
         yield "  way out, if it is wrong: correct the declaration, or apply the last good one"
-        if not halt.change_set.startswith(RETURN_PREFIX):
-            yield f"  way out, by the server's history: homeostat rollback changeset {halt.change_set}"
+    elif halt.guard == unknown.GUARD:
+        yield f"  look at: homeostat plan {fleet.name}"
+        yield "  way out, if they are there: see why they cannot be seen; it goes on by itself when they are"
     else:
         yield f"  look at: homeostat plan {fleet.name}"
         yield "  way out, if it is wrong: correct the declaration or the observer; it goes on after a whole pass under the limit"
+    if change_set and not change_set.startswith(RETURN_PREFIX):
+        yield f"  way out, by the server's history: homeostat rollback changeset {change_set}"
     yield from _kept(looked)
     if halt.plan:
-        yield f"  way out, if it is meant: homeostat approve {halt.plan}"
+        yield f"  way out, if {'they are gone' if halt.guard == unknown.GUARD else 'it is meant'}: homeostat approve {halt.plan}"
 
 
 def _about(fleet: Fleet, halt: Halt) -> list[Drift]:
@@ -78,6 +99,14 @@ def _about(fleet: Fleet, halt: Halt) -> list[Drift]:
     ours = sorted((d for d in fleet.drifts.values() if not halt.change_set or d.wave == halt.change_set), key=lambda d: d.ref)
     kinds = ([d for d in ours if d.op is op] for op in Op)
     return next((some for some in kinds if halt.plan and plan_hash(d for d in some if not d.in_flight) == halt.plan), ours)
+
+
+def _pushed(drifts: list[Drift]) -> str:
+    """The change set by which somebody declared all of these; empty where there are several, where it deleted, which is not taken back, or
+    where nobody declared it: it is a repair, or a decision."""
+    sets = {drift.change_set for drift in drifts}
+    declared = all(drift.cause is Cause.INTENT and drift.op is not Op.DELETE and drift.by for drift in drifts)
+    return sets.pop() if declared and len(sets) == 1 else ""
 
 
 def _kept(drifts: list[Drift]) -> Iterator[str]:
@@ -98,8 +127,7 @@ def _returned(fleet: Fleet, change_set: str, taken: Taken) -> Iterator[str]:
 
 def _held(fleet: Fleet, held: list[tuple[Ref, Hold]]) -> Iterator[str]:
     ref, hold = held[0]
-    more = f" and {len(held) - 1} more" if len(held) > 1 else ""
-    yield f"{fleet.name}: {ref}{more} held by {hold.guard}"
+    yield f"{fleet.name}: {ref}{_more(held[1:])} held by {hold.guard}"
     yield f"  what happened: {hold.reason}"
     yield f"  look at: {look_at(ref)}"
     way = WAYS_OUT.get(hold.guard, "")
@@ -118,12 +146,32 @@ def _asked(fleet: Fleet, hold: Hold, count: int) -> Iterator[str]:
     yield f"  way out, if it is meant: homeostat approve {hold.plan}"
 
 
+def _unread(fleet: Fleet) -> Iterator[str]:
+    (ref, why), *others = sorted(fleet.unknown.items())
+    yield f"{fleet.name}: {ref}{_more(others)} could not be read, and nothing is done there"
+    yield f"  what happened: {why}"
+    yield f"  look at: {look_at(ref)}"
+    yield f"  way out: {WAYS_OUT[unknown.GUARD]}"
+
+
+def _ill(fleet: Fleet) -> Iterator[str]:
+    (ref, change_set), *others = sorted(fleet.unhealthy.items())
+    yield f"{fleet.name}: {ref}{_more(others)} not healthy"
+    yield "  what happened: it is as declared, and does not do its work" + (f"; declared last by {change_set}" if change_set else "")
+    yield f"  look at: {look_at(ref)}"
+    yield "  way out: mend what it says; if the declaration made it so, correct that, or apply the last good one"
+
+
+def _more(others: Sized) -> str:
+    return f" and {len(others)} more" if others else ""
+
+
 WAYS_OUT = {
     "mode": "homeostat enforce {fleet}",
     "window": "wait until it opens, or change the windows of the policy",
     "unknown": "make it readable again; it goes on by itself",
     "ownership": f"to take it over, annotate it with {ADOPT}=true; or take the declaration away",
-    "flap": "decide whose field it is: leave it out of the declaration, or stop the other writer",
+    "flap": "decide whose field it is: leave it out of the declaration, or stop the other writer; then it goes on by itself",
     "breaker": "mend the target; one probe is let through when the time comes",
     "invariant": "change the declaration so that the invariant holds after it",
 }

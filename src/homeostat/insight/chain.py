@@ -6,7 +6,8 @@ from typing import Any
 
 from homeostat.guards import explain
 from homeostat.guards.freeze import GUARD as FREEZE
-from homeostat.guards.runbook import WAYS_OUT
+from homeostat.guards.freeze import covers, standing
+from homeostat.guards.runbook import WAYS_OUT, to_lift
 from homeostat.insight.fleets import View, hold_of
 from homeostat.insight.loops import unkept_lines
 from homeostat.insight.open import drift_data
@@ -119,15 +120,17 @@ class Chain:
     @property
     def next(self) -> str:
         """What comes now, or what a person can do."""
-        if self.ref.kind in self.view.unkept:
-            return unkept_lines(self.view.unkept, self.view.now)[0]
+        if (loop := self.view.unkept.get(self.ref.kind)) is not None:
+            return unkept_lines({self.ref.kind: loop}, self.view.now)[0]
         if (held := self._held_below()) is not None:
             return f"of {' '.join(self.view.names(held))}: {Chain(self.view, held).next}"
         plan = next((halt.plan for halt in self.halts if self.hold and halt.guard == self.hold.guard and halt.plan), "")
         if plan:
             return f"a fix, then a whole pass; or, if it is meant: homeostat approve {plan}"
         if self.hold is not None and self.hold.guard == FREEZE:
-            return f"it goes on when the freeze ends or somebody lifts it: homeostat unfreeze {self.fleet.name}"
+            ours = [one for one in standing(self.policy, self.view.now) if covers(one, self.ref)]
+            lifting = dict.fromkeys(to_lift(self.fleet, one) for one in ours) or (f"homeostat unfreeze {self.fleet.name}",)
+            return f"it goes on when the freeze ends or somebody lifts it: {' and '.join(lifting)}"
         if self.hold is not None:
             way = WAYS_OUT.get(self.hold.guard, "")
             return way.format(fleet=self.fleet.name) if way else "it goes on by itself when the guard lets it"

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from homeostat.insight.words import ago
-from homeostat.loop.election import LAST_PASS, PREFIX
+from homeostat.loop.election import LAST_PASS, PREFIX, TROUBLE
 from homeostat.model.clock import parse_time
 
 SILENT_SECONDS = 30.0
@@ -18,11 +18,13 @@ Object = dict[str, Any]
 
 
 class Keeping(msgspec.Struct, frozen=True):
-    """What is known of the loop of one kind: whether it is `there`, when it was last `heard` of, and when its last whole pass ended."""
+    """What is known of the loop of one kind: whether it is `there`, when it was last `heard` of, when its last whole pass ended, and, where it
+    lives and cannot keep the kind, why (`trouble`)."""
 
     there: bool
     heard: float = 0.0
     last_pass: float = 0.0
+    trouble: str = ""
 
 
 NOBODY = Keeping(there=False)
@@ -37,9 +39,10 @@ def loops_of(leases: Iterable[Object], now: float) -> dict[str, Keeping]:
 
 def _keeping(lease: Object, now: float) -> Keeping:
     heard, spec = renewed(lease), lease.get("spec") or {}
-    told = (lease["metadata"].get("annotations") or {}).get(LAST_PASS)
-    there = bool(spec.get("holderIdentity")) and now - heard <= SILENT_SECONDS
-    return Keeping(there, heard, parse_time(told) if told else 0.0)
+    notes = lease["metadata"].get("annotations") or {}
+    told, lives = notes.get(LAST_PASS), bool(spec.get("holderIdentity")) and now - heard <= SILENT_SECONDS
+    trouble = notes.get(TROUBLE, "") if lives else ""
+    return Keeping(lives and not trouble, heard, parse_time(told) if told else 0.0, trouble)
 
 
 def clock_of(leases: Iterable[Object], now: float) -> float:
@@ -59,10 +62,17 @@ def renewed(lease: Object) -> float:
 
 def unkept_lines(unkept: Mapping[str, Keeping], now: float) -> list[str]:
     """That nobody keeps these kinds, and what follows from that; nothing where there are none."""
-    if not unkept:
-        return []
-    silent = ago(now - max(one.heard for one in unkept.values()))
+    found = [
+        f"the loop cannot keep {kind}: what is said of that is from before, and nothing is done; it tries again ({one.trouble})"
+        for kind, one in sorted(unkept.items())
+        if one.trouble
+    ]
+    silent = {kind: one for kind, one in unkept.items() if not one.trouble}
+    if not silent:
+        return found
+    long = ago(now - max(one.heard for one in silent.values()))
     return [
-        f"no loop has kept {', '.join(sorted(unkept))} for {silent}: what is said of that is from before, and nothing is done",
+        *found,
+        f"no loop has kept {', '.join(sorted(silent))} for {long}: what is said of that is from before, and nothing is done",
         "`homeostat up` or `homeostat controllers` runs one; `homeostat doctor` looks for what is wrong",
     ]

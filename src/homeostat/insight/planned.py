@@ -14,6 +14,7 @@ from homeostat.insight.foreseeing import foresee
 from homeostat.insight.planning import Plan, Step
 from homeostat.insight.stock import outcome, take_stock
 from homeostat.insight.verdicts import FleetVerdict, judge
+from homeostat.loop.changesets import last_write
 from homeostat.loop.children import CHILDREN
 from homeostat.loop.fleet import Cause, Drift, Fleet, Grant, Op, Ref
 
@@ -87,9 +88,23 @@ def _declare(view: View, plan: Plan, step: Step) -> Fleet | None:
     op = Op.CREATE if known is not None and known.op is Op.CREATE else step.op
     if not fleet.invariants:
         take_stock(view, fleet)  # one that begins with this plan
+    if known is not None and _goes_back(step, known):
+        del fleet.drifts[ref]
+        return fleet
     desired = None if op is Op.DELETE else outcome(ref, _would(step))
     fleet.drifts[ref] = Drift(ref, op, Cause.INTENT, view.now, f"plan:{ref}", desired=desired, change_set=plan.change_set)
     return fleet
+
+
+def _goes_back(step: Step, known: Drift) -> bool:
+    """Whether it declares what is there, again: all was well before the last declaration, and nothing was done yet about that."""
+    live = step.live or {"metadata": {}}
+    written, made = last_write(live["metadata"]).at, (live.get("status") or {}).get("lastApplied") or {}
+    untouched = known.op is step.op is Op.UPDATE and known.cause is Cause.INTENT and not known.attempts and not known.in_flight
+    if not untouched or not made or not 0.0 < written <= known.since:
+        return False
+    spec = _would(step)["spec"]
+    return all(name in spec and spec[name] == value for name, value in made.items())
 
 
 def _enter_below(view: View, plan: Plan, one: Below, touched: Container[str], there: Mapping[tuple[str, str, str], Ref]) -> Iterator[Fleet]:

@@ -39,6 +39,9 @@ Object = dict[str, Any]
 LAST_PASS = "homeostat.dev/last-pass"
 """Annotation of a lease: when the last whole pass over its kind ended, by a renewal or two."""
 
+TROUBLE = "homeostat.dev/trouble"
+"""Annotation of a lease: why its holder cannot keep the kind at present."""
+
 _MOVED = ("Conflict", "AlreadyExists", "NotFound")
 _NEVER = -math.inf
 
@@ -144,7 +147,7 @@ class Election:
     """Stands for the leases of several kinds (plural and group), each on its own. `changed` is set when `held` may have changed.
 
     `identity` is that of no other living loop; a lease in that name is one's own, also after a restart, and is not waited for.
-    `notes` gives annotations that go with each renewal: what is told so costs no write of its own.
+    `notes` gives, by kind, annotations that go with each renewal: what is told so costs no write of its own.
     """
 
     def __init__(
@@ -157,7 +160,7 @@ class Election:
         clock: Clock | None = None,
         elapsed: Callable[[], float] = elapsed,
         source: random.Random | None = None,
-        notes: Callable[[], dict[str, str]] = dict,
+        notes: Callable[[str], dict[str, str]] = lambda kind: {},
     ) -> None:
         self.identity = identity
         self.changed = asyncio.Event()
@@ -274,8 +277,9 @@ class Election:
 
     async def _put(self, kind: str, lease: Object | None, spec: Object) -> Object:
         metadata: Object = lease["metadata"] if lease is not None else {"name": PREFIX + kind}
-        if notes := self._notes():
-            metadata = {**metadata, "annotations": {**(metadata.get("annotations") or {}), **notes}}
+        before, notes = metadata.get("annotations") or {}, self._notes(kind)
+        if notes or TROUBLE in before:
+            metadata = {**metadata, "annotations": {name: text for name, text in before.items() if name != TROUBLE} | notes}
         if lease is None:
             return await self._leases.create({"metadata": metadata, "spec": spec})
         return await self._leases.replace({**lease, "metadata": metadata, "spec": spec})

@@ -19,7 +19,7 @@ from homeostat.loop.acting import Acting
 from homeostat.loop.children import ComposerController
 from homeostat.loop.compose import Composer
 from homeostat.loop.controller import Controller
-from homeostat.loop.failure import CONTAINED, Mistake, shown
+from homeostat.loop.failure import CONTAINED, Mistake, shown, told
 from homeostat.loop.fleet import Cause, Drift, Fleet, Op, Ref, Verdict
 from homeostat.loop.gating import Gate
 from homeostat.loop.ledger import Ledger
@@ -84,6 +84,9 @@ class Engine:
         self._go: dict[Where, Drift] = {}  # let through, not yet acted on
         self._lone_after: dict[str, float] = {}  # by fleet: when a lone repair may go at once again
         self._tasks: set[asyncio.Task[None]] = set()
+        self.aside: dict[str, str] = {}
+        """Kinds that it was to keep and cannot at present, and why."""
+        self._put_aside: list[Controller] = []
         policy = passes or PassPolicy()
         self.passes = Rounds(self, self.controllers, self.queue, policy, self.clock, self._random, self._spawn)
         self._deciding = Settling(self._decide, settle)
@@ -96,11 +99,19 @@ class Engine:
 
     # Its life
 
-    async def start(self) -> None:
-        """Makes the kinds known, reads what is declared, and begins the first pass."""
-        for kind, controller in self.controllers.items():
-            await self._open(controller.provider)
-            await controller.define()
+    async def start(self, *, apart: bool = False) -> None:
+        """Makes the kinds known, reads what is declared, and begins the first pass.
+
+        `apart`: a kind that cannot be defined, or whose provider does not open, is put `aside`, and the others are kept; else it is raised.
+        """
+        for kind, controller in tuple(self.controllers.items()):
+            try:
+                await self._ready(controller)
+            except Exception as error:
+                if not apart or isinstance(error, Unreachable) or (isinstance(error, ApiError) and error.reason in PASSING):
+                    raise
+                await self._set_aside(controller, error)
+                continue
             controller.declarations.subscribe(self._adder(kind))
             controller.declarations.start()
         for controller in self.controllers.values():
@@ -112,13 +123,35 @@ class Engine:
         for kind, controller in self.controllers.items():
             self._spawn(self._follow(kind, controller.provider), f"loop hints {kind}")
 
-    async def _open(self, provider: Provider[Any, Any]) -> None:
+    async def _ready(self, controller: Controller) -> None:
+        await controller.define()
+        provider = controller.provider
         try:
-            with CONTAINED:
-                await provider.open(self._client)
+            async with asyncio.timeout(provider.deadline):
+                with CONTAINED:
+                    await provider.open(self._client)
         except Exception as error:
-            error.add_note(f"{type(provider).__name__}.open raised it: this loop keeps nothing until that succeeds; open what may be down when it is used")
+            error.add_note(f"{type(provider).__name__}.open raised it: nothing of its kind is kept until that succeeds; open what may be down when it is used")
             raise
+
+    async def _set_aside(self, controller: Controller, error: Exception) -> None:
+        self.aside[controller.name] = _why(error, controller.provider)
+        self._put_aside.append(controller)
+        self.controllers.pop(controller.name, None)
+        await _closed(controller.provider)
+
+    async def try_again(self) -> bool:
+        """Whether a kind that was put aside could be kept by now: then it is time to begin anew, with all of them."""
+        for controller in self._put_aside:
+            try:
+                await self._ready(controller)
+            except Exception as error:
+                self.aside[controller.name] = _why(error, controller.provider)
+            else:
+                return True
+            finally:
+                await _closed(controller.provider)
+        return False
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         task = asyncio.get_running_loop().create_task(work, name=name)
@@ -353,6 +386,18 @@ class Engine:
             self.queue.add(where_of(ref), Priority.HINT)
         else:
             self.queue.add_after(where_of(ref), self.gate.backoff(fleet).delay(turns - TURNS_AT_ONCE, self._random))
+
+
+def _why(error: Exception, provider: Provider[Any, Any]) -> str:
+    return "; ".join((told(error, provider), *getattr(error, "__notes__", ())[:1]))
+
+
+async def _closed(provider: Provider[Any, Any]) -> None:
+    try:
+        with CONTAINED:
+            await provider.close()
+    except Exception:  # what did not open may not close
+        log.debug("%s did not close", type(provider).__name__, exc_info=True)
 
 
 def _by_name(controllers: Sequence[Controller]) -> dict[str, Controller]:

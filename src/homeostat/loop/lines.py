@@ -40,7 +40,7 @@ def line_of(controller: Controller, seen: Seen, known: Drift | None, sets: Chang
         owned=seen.owned,
         foreign=seen.foreign,
         change_set=sets.place(seen.ref.uid, Write(name=seen.change_set) if seen.change_set else last_write(metadata, diff.changes), now, told),
-        by=tuple(dict.fromkeys(c.who.manager for c in diff.changes if c.who is not None)),
+        by=() if gone else tuple(dict.fromkeys(c.who.manager for c in diff.changes if c.who is not None)),  # who deleted it, no field tells
         reversals=_reversals(controller, record, seen.diff, now) if known is None else known.reversals,
         target=seen.target or str(seen.ref),
         domain=seen.domain,

@@ -18,7 +18,7 @@ from homeostat.model.errors import ApiError
 from homeostat.model.kinds import Rule, Spec
 
 
-class MissingValue(LookupError):
+class MissingValue(ValueError):
     """A value that is referred to cannot be had. Nothing can be said of the resource until it can."""
 
 
@@ -57,6 +57,8 @@ class Values:
     """
     secrets: tuple[bytes, ...] = field(default=(), repr=False)
     """Every value that comes from a Secret."""
+    objects: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """By source, what it stands for: `Secret shop/dns`."""
 
     def get(self, source: str, key: str) -> bytes:
         """One value. Raises `MissingValue`."""
@@ -66,7 +68,7 @@ class Values:
         try:
             return self.by_source[source][key]
         except KeyError:
-            raise MissingValue(f"{source}.{key} is used, but what {source!r} stands for has no key {key!r}") from None
+            raise MissingValue(f"{source}.{key} is used, but {self.objects.get(source, source)} has no key {key!r}") from None
 
 
 NO_VALUES = Values()
@@ -95,7 +97,8 @@ async def read_values(client: Client | None, namespace: str, sources: Sequence[S
         found[source.name] = data
     hidden = {source.name for source in sources if source.secret}
     secrets = tuple(value for name in hidden for value in found[name].values())
-    return Values(found, "\n".join(sorted(uids)).encode(), secrets)
+    objects = {source.name: f"{source.kind} {namespace}/{source.object}" for source in sources}
+    return Values(found, "\n".join(sorted(uids)).encode(), secrets, objects)
 
 
 def blotter(values: Values) -> Callable[[str], str]:

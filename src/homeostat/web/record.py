@@ -65,6 +65,7 @@ class Record:
     def __init__(self, path: Path | None, families: Mapping[str, Family]) -> None:
         self._path, self._families = path, families
         self._lines = 0
+        self._trouble = ""  # why it could not be kept last
 
     def restore(self, now: float) -> None:
         """Reads what was kept of the last day. Call it once, before the first `add`."""
@@ -108,8 +109,15 @@ class Record:
             with open(self._path, "ab", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
                 file.write(line)
             self._lines += 1
+            self._say("")
         except OSError as error:
-            log.warning("how figures go cannot be kept: %s", error)
+            self._say(str(error))
+
+    def _say(self, trouble: str) -> None:
+        """Logs what is new, and when it is over; the same again and again says nothing."""
+        if trouble != self._trouble:
+            self._trouble = trouble
+            log.warning("%s", f"how figures go cannot be kept: {trouble}" if trouble else "how figures go is kept again")
 
     def _shorten(self, now: float) -> None:
         """Writes the file anew without what is too old. What it says of the first moment is all that was so then."""

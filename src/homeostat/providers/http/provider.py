@@ -69,6 +69,9 @@ class HttpResource(Provider[HttpResourceSpec, HttpResourceState], group="http.ho
 
     # Looking
 
+    async def wanted(self, spec: HttpResourceSpec) -> HttpResourceState:
+        return HttpResourceState(body=spec.body)
+
     async def observe(self, spec: HttpResourceSpec) -> HttpResourceState | Absent:
         ref = current().ref
         self._found.pop(ref, None)
@@ -257,7 +260,7 @@ def _line(values: Values, key: str) -> str:
     except UnicodeDecodeError:
         text = ""
     if not text.isprintable() or not text:
-        raise MissingValue(f"the key {key!r} of the Secret for `auth` is no line of text")
+        raise MissingValue(f"the key {key!r} of {values.objects.get('auth', 'the Secret')}, for `auth`, is no line of text")
     return text
 
 
