@@ -31,7 +31,7 @@ tools: .venv/ready
 
 test: tools ## Install what the tests need, and run them all
 	@$(RUN)python -m compileall -q src  # hundreds of processes start: none of them compiles what was edited, also where Python may not write bytecode
-	@$(RUN)python -m pytest -n 3 --dist worksteal --reruns 1 --reruns-delay 3  # a third of the time tests wait; real processes on a busy machine: what fails is tried once more, and told
+	@$(RUN)python -m pytest -n 3 --dist worksteal --reruns 1 --reruns-delay 3 -rfER  # a third of the time tests wait; real processes on a busy machine: what fails is tried once more, and told
 
 check: .venv/ready ## Lint, types, import contracts; every test module can be read
 	@$(RUN)ruff check src tests benchmarks scripts
