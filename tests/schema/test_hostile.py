@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tests.schema.generated import json_values
 
@@ -61,6 +61,8 @@ def definition(raw: Any, **more: Any) -> dict[str, Any]:
 
 @slow
 @given(JUNK, json_values())
+@example({"type": "object", "items": None}, {})
+@example({"type": "object", "properties": None}, {})
 def test_a_schema_of_junk_is_refused_or_works(raw: Any, value: Any) -> None:
     made = definition({"type": "object", "properties": {"spec": raw}})
     default_crd(made)

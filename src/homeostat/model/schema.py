@@ -80,14 +80,15 @@ class Schema:
     def properties(self) -> dict[str, Schema]:
         """Declared fields by name; built when first asked for."""
         if self._properties is None:
-            self._properties = {k: self._child(v) for k, v in self.raw.get("properties", {}).items()}
+            self._properties = {k: self._child(v) for k, v in (self.raw.get("properties") or {}).items()}
         return self._properties
 
     @property
     def items(self) -> Schema | None:
         """The type of a list's items."""
-        if self._items is None and "items" in self.raw:
-            self._items = self._child(self.raw["items"])
+        raw = self.raw.get("items")
+        if self._items is None and raw is not None:
+            self._items = self._child(raw)
         return self._items
 
     @property
@@ -103,7 +104,7 @@ class Schema:
         return self.properties.get(field) or self.additional
 
     def __repr__(self) -> str:
-        return f"Schema({self.type or 'any'}, {list(self.raw.get('properties', ()))})"
+        return f"Schema({self.type or 'any'}, {list(self.properties)})"
 
 
 TYPE_AND_METADATA = frozenset({"apiVersion", "kind", "metadata"})
