@@ -78,6 +78,27 @@ def test_what_is_half_done_is_finished() -> None:
     assert set(driver.states.values()) == {RUNNING}
 
 
+def test_a_process_that_begins_to_use_cuda_meanwhile_is_moved_too() -> None:
+    class Compiling(Fake):
+        def checkpoint(self, pid: int) -> None:
+            super().checkpoint(pid)
+            self.states.setdefault(2, RUNNING)
+
+    driver = Compiling(1)
+    assert cuda.answer(driver, "suspend", 1000, [1, 2]) == {}
+    assert driver.states == {1: CHECKPOINTED, 2: CHECKPOINTED}
+
+
+def test_a_process_that_never_leaves_is_given_up_in_time_and_runs_on() -> None:
+    class Deaf(Fake):
+        def lock(self, pid: int, milliseconds: int) -> None:
+            pass
+
+    driver = Deaf(1)
+    assert "in time" in str(cuda.answer(driver, "suspend", 50, [1])["error"])
+    assert driver.states == {1: RUNNING}
+
+
 def test_a_process_that_the_driver_gave_up_is_named() -> None:
     driver = Fake(1, refuses=("checkpoint", 1), breaks=True)
     assert cuda.answer(driver, "suspend", 1000, [1])["broken"] == [1]

@@ -84,17 +84,21 @@ class Driver:
 
 
 def suspend(driver: Driver, pids: list[int], milliseconds: int) -> None:
-    """Brings all to CHECKPOINTED, or back to RUNNING where one does not get there."""
+    """Brings all to CHECKPOINTED, or back to RUNNING where one does not get there.
+
+    A process may begin to use CUDA meanwhile, as those do that compile kernels: it is moved like the others.
+    """
     give_up = time.monotonic() + milliseconds / 1000
     try:
-        for pid in pids:
-            if driver.state(pid) == RUNNING:
-                driver.lock(pid, int((give_up - time.monotonic()) * 1000))
-        for pid in pids:
-            if driver.state(pid) == LOCKED:
+        while going := [pid for pid in pids if driver.state(pid) in (RUNNING, LOCKED)]:
+            for pid in going:
+                if driver.state(pid) == RUNNING:
+                    driver.lock(pid, int((give_up - time.monotonic()) * 1000))
+            for pid in going:
                 if time.monotonic() > give_up:
                     raise DriverError(f"pid {pid} could not be moved in time")
-                driver.checkpoint(pid)
+                if driver.state(pid) == LOCKED:
+                    driver.checkpoint(pid)
         _check(driver, pids, CHECKPOINTED)
     except DriverError:
         resume(driver, pids)
