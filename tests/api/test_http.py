@@ -63,6 +63,24 @@ async def test_answers_a_plain_request(server: HttpServer) -> None:
     assert answer.endswith(b"\r\n\r\nGET /a 0")
 
 
+@pytest.mark.parametrize(
+    ("target", "path"),
+    [
+        (b"https://x:1/a", b"/a"),
+        (b"HTTP://X:1/a?b=c", b"/a"),
+        (b"https://x:1", b"/"),
+        (b"https://x:1?b=c", b"/"),
+        (b"https://elsewhere/a", b"https://elsewhere/a"),
+        (b"https://x:11/a", b"https://x:11/a"),
+    ],
+)
+async def test_a_target_may_be_a_whole_url_of_the_host_that_is_asked(
+    server: HttpServer, target: bytes, path: bytes
+) -> None:
+    answer = await send(server, b"GET %b HTTP/1.1\r\nHost: x:1\r\nConnection: close\r\n\r\n" % target)
+    assert answer.endswith(b"\r\n\r\nGET %b 0" % path)
+
+
 async def test_keeps_the_connection_for_the_next_request(server: HttpServer) -> None:
     reader, writer = await connect(server)
     for path in (b"/a", b"/b", b"/c"):

@@ -6,7 +6,7 @@ import pytest
 
 from homeostat.api.builtin.containers import pull_policy
 from homeostat.api.builtin.jobs import schedule_problems
-from homeostat.api.builtin.pods import qos_class
+from homeostat.api.builtin.podrules import qos_class
 from homeostat.model.errors import ApiError
 
 POD_SPEC = {"containers": [{"name": "a", "image": "nginx"}]}
@@ -126,7 +126,7 @@ def test_amounts_that_are_none_cannot_be_decoded(created):
 
 
 def test_little_of_a_pod_can_change(created, update_refusals):
-    pod = created("Pod", spec=POD_SPEC)
+    pod = created("Pod", spec={**POD_SPEC, "tolerations": [{"key": "own", "operator": "Exists"}]})
     image = lambda o: o["spec"]["containers"][0].update(image="nginx:2")  # noqa: E731
     assert update_refusals("Pod", "", pod, image) == []
     (error,) = update_refusals("Pod", "", pod, lambda o: o["spec"].update(dnsPolicy="Default"))
@@ -335,3 +335,43 @@ def test_ingresses_and_policies_are_judged(rules, created, refusals):
     ]
     policy = created("NetworkPolicy", "networking.k8s.io", spec={"podSelector": {}, "egress": [{}]})
     assert policy["spec"]["policyTypes"] == ["Ingress", "Egress"]
+
+
+def test_an_autoscaler_that_says_that_it_scales_in_some_way_says_in_which(created, refusals):
+    spec = {"scaleTargetRef": {"kind": "Deployment", "name": "d"}, "maxReplicas": 3}
+    down = {"policies": [{"type": "Pods", "value": 1, "periodSeconds": 60}]}
+    behavior = created("HorizontalPodAutoscaler", "autoscaling", spec={**spec, "behavior": {"scaleDown": down}})["spec"][
+        "behavior"
+    ]
+    assert behavior["scaleDown"] == {**down, "selectPolicy": "Max"}
+    assert [p["value"] for p in behavior["scaleUp"]["policies"]] == [4, 100]
+    wrong = {"stabilizationWindowSeconds": 9999, "selectPolicy": "Least", "policies": [{"type": "Nodes", "value": 0}]}
+    where = "spec.behavior.scaleUp"
+    assert refusals("HorizontalPodAutoscaler", "autoscaling", spec={**spec, "behavior": {"scaleUp": wrong}}) == [
+        f"{where}.stabilizationWindowSeconds: Invalid value: 9999: must be less than or equal to 3600",
+        f'{where}.selectPolicy: Unsupported value: "Least": supported values: "Disabled", "Max", "Min"',
+        f'{where}.policies[0].type: Unsupported value: "Nodes": supported values: "Percent", "Pods"',
+        f"{where}.policies[0].value: Invalid value: 0: must be greater than zero",
+        f"{where}.policies[0].periodSeconds: Invalid value: 0: must be greater than zero",
+    ]
+
+
+def test_a_metric_of_somebody_else_has_a_name_and_a_target(refusals):
+    spec = {"scaleTargetRef": {"kind": "Deployment", "name": "d"}, "maxReplicas": 3}
+    metrics = [{"type": "Pods", "pods": {"metric": {"name": ""}, "target": {"type": "Some", "value": "1"}}}]
+    assert refusals("HorizontalPodAutoscaler", "autoscaling", spec={**spec, "metrics": metrics}) == [
+        "spec.metrics[0].pods.metric.name: Required value: must specify a metric name",
+        'spec.metrics[0].pods.target.type: Invalid value: "Some": must be either Utilization, Value, or AverageValue',
+        "spec.metrics[0].pods.target.averageValue: Required value: must specify a positive target averageValue",
+    ]
+
+
+def test_a_volume_of_one_node_says_of_which(refusals):
+    spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "local": {"path": "/x"}}
+    assert refusals("PersistentVolume", spec=spec) == [
+        "metadata.annotations: Required value: Local volume requires node affinity"
+    ]
+    nowhere = {"required": {"nodeSelectorTerms": []}}
+    assert refusals("PersistentVolume", spec={**spec, "nodeAffinity": nowhere}) == [
+        "spec.nodeAffinity.required.nodeSelectorTerms: Required value: must have at least one node selector term"
+    ]

@@ -1,4 +1,4 @@
-"""Quotas of object counts: kept exactly, whoever creates at the same time."""
+"""Quotas of counts and of what pods, services and claims ask for: kept exactly, whoever writes at the same time."""
 
 from __future__ import annotations
 
@@ -40,6 +40,12 @@ class Room:
 
     def used(self, key: str = LEASES, name: str = "limits") -> str:
         return str(self.status(name)["used"][key])
+
+    def pod(self, name: str, resources: Object | None = None, **spec: Any) -> Any:
+        account = {"metadata": {"name": "default"}}
+        self.api.post(f"/api/v1/namespaces/{self.namespace}/serviceaccounts", account)
+        body = {"containers": [{"name": "main", "image": "i", "resources": resources or {}}], **spec}
+        return self.api.post(f"/api/v1/namespaces/{self.namespace}/pods", {"metadata": {"name": name}, "spec": body})
 
     def lease(self, name: str, **query: Any) -> Any:
         return self.api.post(self.leases, {"metadata": {"name": name}, "spec": {}}, **query)
@@ -204,3 +210,97 @@ def test_a_quota_is_checked_like_any_object(room: Room) -> None:
         "spec.hard[count/leases.coordination.k8s.io]",
         "spec.hard[colours]",
     }
+
+
+def test_what_pods_ask_for_is_counted(room: Room) -> None:
+    room.limit(requests_cpu="1", limits_memory="1Gi", pods="9")
+    unsaid = room.pod("a").expect(403)
+    assert unsaid["message"] == (
+        'pods "a" is forbidden: failed quota: limits: must specify limits.memory for: main; requests.cpu for: main'
+    )
+    asked = {"requests": {"cpu": "600m"}, "limits": {"memory": "512Mi"}}
+    first = {"name": "first", "image": "i", "resources": {**asked, "requests": {"cpu": "700m"}}}
+    room.pod("a", asked, initContainers=[first]).expect(201)
+    assert room.status()["used"] == {"requests.cpu": "700m", "limits.memory": "512Mi", "pods": "1"}
+    assert room.pod("b", asked).expect(403)["message"] == (
+        'pods "b" is forbidden: exceeded quota: limits, requested: requests.cpu=600m, used: requests.cpu=700m, '
+        "limited: requests.cpu=1"
+    )
+    room.pod("b", {**asked, "requests": {"cpu": "300m"}}).expect(201)
+    room.api.delete(f"/api/v1/namespaces/{room.namespace}/pods/a", gracePeriodSeconds=0).expect(200)
+    eventually(lambda: room.used("requests.cpu") == "300m", "what the pod gave back")
+
+
+def test_pods_that_have_ended_make_room(room: Room) -> None:
+    room.limit(pods="1", count__pods="2")
+    room.pod("a").expect(201)
+    room.pod("b").expect(403)
+    path = f"/api/v1/namespaces/{room.namespace}/pods/a/status"
+    room.api.patch(path, {"status": {"phase": "Succeeded"}}).expect(200)
+    eventually(lambda: room.status()["used"] == {"pods": "0", "count/pods": "1"}, "the end of the pod to be counted")
+    room.pod("b").expect(201)
+
+
+def test_a_pod_that_is_resized_stays_within_its_quota(room: Room) -> None:
+    if not room.api.serves("v1", "pods/resize"):
+        pytest.skip("this server does not resize pods")
+    room.limit(requests_cpu="1")
+    room.pod("a", {"requests": {"cpu": "500m"}}).expect(201)
+    path = f"/api/v1/namespaces/{room.namespace}/pods/a/resize"
+
+    def resize(cpu: str) -> Any:
+        spec = {"containers": [{"name": "main", "resources": {"requests": {"cpu": cpu}}}]}
+        return room.api.patch(path, {"spec": spec}, "application/strategic-merge-patch+json")
+
+    assert "exceeded quota: limits, requested: requests.cpu=700m" in resize("1200m").expect(403)["message"]
+    resize("900m").expect(200)
+    assert room.used("requests.cpu") == "900m"
+    resize("100m").expect(200)
+    eventually(lambda: room.used("requests.cpu") == "100m", "what the pod gave back")
+
+
+def test_a_quota_of_some_pods_is_about_those_alone(room: Room) -> None:
+    body = {"metadata": {"name": "limits"}, "spec": {"hard": {"pods": "1"}, "scopes": ["BestEffort"]}}
+    room.api.post(room.quotas, body).expect(201)
+    eventually(lambda: room.status().get("used"), "the quota to be counted")
+    asked = {"requests": {"cpu": "1m"}}
+    for name in ("a", "b"):
+        room.pod(name, asked).expect(201)
+    room.pod("c").expect(201)
+    room.pod("d").expect(403)
+    assert room.used("pods") == "1"
+    hard = {"requests.cpu": "1"}
+    refusal = room.api.post(room.quotas, {"metadata": {"name": "x"}, "spec": {**body["spec"], "hard": hard}}).expect(422)
+    assert [c["message"] for c in refusal["details"]["causes"]] == [
+        'Invalid value: ["BestEffort"]: unsupported scope applied to resource'
+    ]
+
+
+def test_a_quota_of_a_priority_is_about_pods_of_that_class(room: Room) -> None:
+    selector = {"scopeName": "PriorityClass", "operator": "In", "values": ["system-node-critical"]}
+    spec = {"hard": {"pods": "0"}, "scopeSelector": {"matchExpressions": [selector]}}
+    room.api.post(room.quotas, {"metadata": {"name": "limits"}, "spec": spec}).expect(201)
+    eventually(lambda: room.status().get("used"), "the quota to be counted")
+    room.pod("a").expect(201)
+    room.pod("b", priorityClassName="system-node-critical").expect(403)
+
+
+def test_ports_and_storage_are_counted(room: Room) -> None:
+    room.limit(services_nodeports="2", services_loadbalancers="0", requests_storage="5Gi", persistentvolumeclaims="9")
+    services = f"/api/v1/namespaces/{room.namespace}/services"
+    ports = [{"name": "a", "port": 1}, {"name": "b", "port": 2}]
+    service = {"metadata": {"name": "s"}, "spec": {"ports": ports}}
+    room.api.post(services, service).expect(201)
+    assert room.used("services.nodeports") == "0"
+    room.api.patch(f"{services}/s", {"spec": {"type": "NodePort"}}).expect(200)
+    eventually(lambda: room.used("services.nodeports") == "2", "the ports to be counted")
+    another = {"metadata": {"name": "t"}, "spec": {"type": "NodePort", "ports": ports[:1]}}
+    assert "requested: services.nodeports=1, used: services.nodeports=2" in room.api.post(services, another).body["message"]
+    room.api.patch(f"{services}/s", {"spec": {"type": "LoadBalancer"}}).expect(403)
+    room.api.patch(f"{services}/s", {"spec": {"type": "ClusterIP"}}).expect(200)
+    eventually(lambda: room.used("services.nodeports") == "0", "the ports to be given back")
+    asked = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "3Gi"}}}
+    claims = f"/api/v1/namespaces/{room.namespace}/persistentvolumeclaims"
+    room.api.post(claims, {"metadata": {"name": "one"}, "spec": asked}).expect(201)
+    refusal = room.api.post(claims, {"metadata": {"name": "two"}, "spec": asked}).expect(403)
+    assert "requested: requests.storage=3Gi, used: requests.storage=3Gi, limited: requests.storage=5Gi" in refusal["message"]

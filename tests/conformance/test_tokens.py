@@ -230,3 +230,68 @@ def test_acting_as_somebody_needs_the_right_for_each_part(api: Api, account: Acc
     assert acting(User="system:serviceaccount:default:x").expect(403)["message"] == (
         f'serviceaccounts "x" {who} "serviceaccounts" in API group "" in the namespace "default"'
     )
+
+
+@pytest.fixture
+def in_secret(api: Api, account: Account) -> str:
+    """Where a Secret is that asks for a token of the account."""
+    path = f"/api/v1/namespaces/{account.namespace}/secrets"
+    api.post(path, token_secret("robot")).expect(201)
+    return f"{path}/t"
+
+
+def token_secret(account: str, **annotations: str) -> Object:
+    metadata = {"name": "t", "annotations": {"kubernetes.io/service-account.name": account, **annotations}}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "kubernetes.io/service-account-token"}
+
+
+def needs_token_controller(api: Api) -> None:
+    if not api.serves("v1", "limitranges"):
+        pytest.skip("this server fills in no Secrets")
+
+
+def test_a_secret_that_asks_for_a_token_is_given_one(api: Api, account: Account, in_secret: str) -> None:
+    needs_token_controller(api)
+    secret = eventually(lambda: (found := api.get(in_secret).expect(200)).get("data", {}).get("token") and found)
+    values = {key: base64.b64decode(value).decode() for key, value in secret["data"].items()}
+    assert sorted(values) == ["ca.crt", "namespace", "token"]
+    assert values["namespace"] == account.namespace
+    assert "BEGIN CERTIFICATE" in values["ca.crt"]
+    uid = api.get(account.path).expect(200)["metadata"]["uid"]
+    assert secret["metadata"]["annotations"]["kubernetes.io/service-account.uid"] == uid
+    status = review(api, values["token"])
+    assert (status["authenticated"], status["user"]["username"]) == (True, account.name)
+    assert with_token(api, values["token"]).get("/version").status == 200
+    claims = json.loads(base64.urlsafe_b64decode(values["token"].split(".")[1] + "=="))
+    assert (claims["iss"], claims["kubernetes.io/serviceaccount/secret.name"]) == ("kubernetes/serviceaccount", "t")
+    assert "exp" not in claims
+    api.patch(in_secret, {"data": {"token": None}}).expect(200)
+    eventually(lambda: api.get(in_secret).expect(200)["data"].get("token"), "the token to be given again")
+    api.delete(in_secret).expect(200)
+    eventually(lambda: not review(api, values["token"]).get("authenticated"), "the token to end with its Secret")
+
+
+def test_a_secret_with_a_token_goes_with_its_account(api: Api, account: Account, in_secret: str) -> None:
+    needs_token_controller(api)
+    eventually(lambda: api.get(in_secret).expect(200).get("data"))
+    api.delete(account.path).expect(200)
+    eventually(lambda: api.get(in_secret).status == 404, "the Secret to go")
+
+
+@pytest.mark.parametrize(("name", "uid"), [("nobody", ""), ("robot", "another")])
+def test_a_secret_for_an_account_that_there_is_not_goes_at_once(
+    api: Api, account: Account, name: str, uid: str
+) -> None:
+    needs_token_controller(api)
+    said = {"kubernetes.io/service-account.uid": uid} if uid else {}
+    path = f"/api/v1/namespaces/{account.namespace}/secrets"
+    api.post(path, token_secret(name, **said)).expect(201)
+    eventually(lambda: api.get(f"{path}/t").status == 404, "the Secret to go")
+
+
+def test_an_account_forgets_the_secret_that_is_gone(api: Api, account: Account, in_secret: str) -> None:
+    needs_token_controller(api)
+    eventually(lambda: api.get(in_secret).expect(200).get("data"))
+    api.patch(account.path, {"secrets": [{"name": "t"}, {"name": "other"}]}).expect(200)
+    api.delete(in_secret).expect(200)
+    eventually(lambda: api.get(account.path).expect(200)["secrets"] == [{"name": "other"}])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ NAMESPACED = {
         "PersistentVolumeClaim": "persistentvolumeclaims",
     },
     "coordination.k8s.io/v1": {"Lease": "leases"},
+    "discovery.k8s.io/v1": {"EndpointSlice": "endpointslices"},
     "apps/v1": {
         "Deployment": "deployments",
         "StatefulSet": "statefulsets",
@@ -31,7 +33,7 @@ NAMESPACED = {
     "autoscaling/v1": {"HorizontalPodAutoscaler": "horizontalpodautoscalers"},
 }
 CLUSTERED = {
-    "v1": {"Namespace": "namespaces"},
+    "v1": {"Namespace": "namespaces", "Node": "nodes"},
     "rbac.authorization.k8s.io/v1": {"ClusterRole": "clusterroles"},
     "scheduling.k8s.io/v1": {"PriorityClass": "priorityclasses"},
     "storage.k8s.io/v1": {"StorageClass": "storageclasses"},
@@ -41,7 +43,26 @@ CONTAINER: Object = {"name": "c", "image": "i"}
 POD: Object = {"containers": [CONTAINER]}
 WORKLOAD: Object = {**SELECTED, "template": {"metadata": {"labels": {"a": "b"}}, "spec": POD}}
 TASK: Object = {"template": {"spec": {**POD, "restartPolicy": "Never"}}}
+REQUIRED, PREFERRED = "requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution"
 ROLE: Object = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "r"}
+
+
+SPREAD: Object = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+
+
+def of(**fields: Any) -> Object:
+    """A pod of one container with these fields."""
+    return {"containers": [{**CONTAINER, **fields}]}
+
+
+def failing(rule: Object) -> Object:
+    """A job with one rule of what a failed pod means."""
+    return {"spec": {**TASK, "podFailurePolicy": {"rules": [rule]}}}
+
+
+def nodes(term: Object) -> Object:
+    """An affinity that is for the nodes of one term alone."""
+    return {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [term]}}}
 
 
 def place(kind: str, namespace: str = "default") -> tuple[str, str]:
@@ -362,8 +383,20 @@ REFUSED: list[tuple[str, str, Object, str, str]] = [
         'Required value: valid values: "OnFailure", "Never"',
     ),
     ("Job", "x", {}, "spec.template.spec.containers", "Required value"),
-    ("Pod", "x", {}, "spec.containers", "Required value"),
-    ("Pod", "x", {"spec": {"containers": [{}]}}, "spec.containers[0].image", "Required value"),
+    (
+        "Pod",
+        "x",
+        {},
+        "spec.containers",
+        "Required value",
+    ),
+    (
+        "Pod",
+        "x",
+        {"spec": {"containers": [{}]}},
+        "spec.containers[0].image",
+        "Required value",
+    ),
     (
         "Pod",
         "x",
@@ -371,7 +404,13 @@ REFUSED: list[tuple[str, str, Object, str, str]] = [
         "spec.containers[1].name",
         'Duplicate value: "a"',
     ),
-    ("Pod", "x", {"spec": {"containers": [{"name": "c", "image": ""}]}}, "spec.containers[0].image", "Required value"),
+    (
+        "Pod",
+        "x",
+        {"spec": {"containers": [{"name": "c", "image": ""}]}},
+        "spec.containers[0].image",
+        "Required value",
+    ),
     (
         "Pod",
         "x",
@@ -688,6 +727,286 @@ REFUSED: list[tuple[str, str, Object, str, str]] = [
         "Invalid value: 0: must be between 1 and 65535, inclusive",
     ),
     (
+        "Pod",
+        "x",
+        {"spec": {**POD, "affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": []}}}}},
+        f"spec.affinity.nodeAffinity.{REQUIRED}.nodeSelectorTerms",
+        "Required value: must have at least one node selector term",
+    ),
+    (
+        "Pod",
+        "x",
+        {"spec": {**POD, "affinity": nodes({"matchExpressions": [{"key": "a", "operator": "Foo"}]})}},
+        f"spec.affinity.nodeAffinity.{REQUIRED}.nodeSelectorTerms[0].matchExpressions[0].operator",
+        'Invalid value: "Foo": not a valid selector operator',
+    ),
+    (
+        "Pod",
+        "x",
+        {"spec": {**POD, "affinity": nodes({"matchExpressions": [{"key": "a", "operator": "Gt", "values": []}]})}},
+        f"spec.affinity.nodeAffinity.{REQUIRED}.nodeSelectorTerms[0].matchExpressions[0].values",
+        "Required value: must be specified single value when `operator` is 'Lt' or 'Gt'",
+    ),
+    (
+        "Pod",
+        "x",
+        {"spec": {**POD, "affinity": nodes({"matchFields": [{"key": "a", "operator": "In", "values": ["b"]}]})}},
+        f"spec.affinity.nodeAffinity.{REQUIRED}.nodeSelectorTerms[0].matchFields[0].key",
+        'Invalid value: "a": not a valid field selector key',
+    ),
+    (
+        "Pod",
+        "x",
+        {"spec": {**POD, "affinity": {"podAffinity": {PREFERRED: [{"podAffinityTerm": {"topologyKey": "a"}}]}}}},
+        f"spec.affinity.podAffinity.{PREFERRED}[0].weight",
+        "Invalid value: 0: must be in the range 1-100",
+    ),
+    (
+        "Pod",
+        "x",
+        {"spec": {**POD, "schedulingGates": [{"name": "a"}, {"name": "a"}]}},
+        "spec.schedulingGates[1]",
+        'Duplicate value: "a"',
+    ),
+    (
+        "Pod",
+        "x",
+        {"spec": {**POD, "dnsPolicy": "None"}},
+        "spec.dnsConfig",
+        "Required value: must provide `dnsConfig` when `dnsPolicy` is None",
+    ),
+    (
+        "Pod",
+        "x",
+        {"spec": {**POD, "dnsConfig": {"nameservers": ["1.1.1.1", "2.2.2.2", "3.3.3.3", "4.4.4.4"]}}},
+        "spec.dnsConfig.nameservers",
+        'Invalid value: ["1.1.1.1","2.2.2.2","3.3.3.3","4.4.4.4"]: must not have more than 3 nameservers',
+    ),
+    (
+        "Pod",
+        "x",
+        {"spec": {**POD, "securityContext": {"fsGroup": -1}}},
+        "spec.securityContext.fsGroup",
+        "Invalid value: -1: must be between 0 and 2147483647, inclusive",
+    ),
+    (
+        "Pod",
+        "x",
+        {"spec": {**POD, "securityContext": {"seccompProfile": {"type": "Localhost"}}}},
+        "spec.securityContext.seccompProfile.localhostProfile",
+        "Required value: must be set when seccomp type is Localhost",
+    ),
+    (
+        "Pod",
+        "x",
+        {"spec": {**POD, "securityContext": {"sysctls": [{"name": "a.b", "value": "1"}, {"name": "a.b", "value": "1"}]}}},
+        "spec.securityContext.sysctls[1].name",
+        'Duplicate value: "a.b"',
+    ),
+    (
+        "Pod",
+        "x",
+        {"spec": {**POD, "os": {"name": "plan9"}}},
+        "spec.os",
+        'Unsupported value: "plan9": supported values: "linux", "windows"',
+    ),
+    (
+        "Pod",
+        "x",
+        {"spec": {**POD, "hostPID": True, "shareProcessNamespace": True}},
+        "spec.securityContext.shareProcessNamespace",
+        "Invalid value: true: ShareProcessNamespace and HostPID cannot both be enabled",
+    ),
+    (
+        "EndpointSlice",
+        "x",
+        {"addressType": "IPv4", "endpoints": [{"addresses": ["127.0.0.1"]}]},
+        "endpoints[0].addresses[0]",
+        'Invalid value: "127.0.0.1": may not be in the loopback range (127.0.0.0/8, ::1/128)',
+    ),
+    (
+        "Pod",
+        "x",
+        {"spec": of(resizePolicy=[{"resourceName": "gpu", "restartPolicy": "NotRequired"}])},
+        "spec.containers[0].resizePolicy",
+        'Unsupported value: "gpu": supported values: "cpu", "memory"',
+    ),
+    (
+        "Pod",
+        "x",
+        {"spec": of(securityContext={"appArmorProfile": {}})},
+        "spec.containers[0].securityContext.appArmorProfile.type",
+        "Required value: type is required when appArmorProfile is set",
+    ),
+    (
+        "Pod",
+        "x",
+        {"spec": of(securityContext={"privileged": True, "allowPrivilegeEscalation": False})},
+        "spec.containers[0].securityContext",
+        'Invalid value: {"privileged":true,"allowPrivilegeEscalation":false}: cannot set `allowPrivilegeEscalation` to false and `privileged` to true',
+    ),
+    (
+        "Pod",
+        "x",
+        {"spec": of(readinessProbe={"tcpSocket": {"port": 1}, "terminationGracePeriodSeconds": 5})},
+        "spec.containers[0].readinessProbe.terminationGracePeriodSeconds",
+        "Invalid value: 5: must not be set for readinessProbes",
+    ),
+    (
+        "Pod",
+        "x",
+        {"spec": of(env=[{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "spec.colour"}}}])},
+        "spec.containers[0].env[0].valueFrom.fieldRef.fieldPath",
+        'Invalid value: "spec.colour": error converting fieldPath: field label not supported: spec.colour',
+    ),
+    (
+        "Pod",
+        "x",
+        {"spec": of(env=[{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "metadata.annotations"}}}])},
+        "spec.containers[0].env[0].valueFrom.fieldRef.fieldPath",
+        'Unsupported value: "metadata.annotations": supported values: "metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName", "status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs"',
+    ),
+    (
+        "Pod",
+        "x",
+        {"spec": of(env=[{"name": "A", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu", "divisor": "3"}}}])},
+        "spec.containers[0].env[0].valueFrom.resourceFieldRef.divisor",
+        'Invalid value: "limits.cpu": only divisor\'s values 1m and 1 are supported with the cpu resource',
+    ),
+    (
+        "Pod",
+        "x",
+        {"spec": of(resources={"limits": {"hugepages-2Mi": "4Mi"}})},
+        "spec.containers[0].resources",
+        "Forbidden: HugePages require cpu or memory",
+    ),
+    (
+        "Pod",
+        "x",
+        {"spec": of(resources={"limits": {"example.com/gpu": "1.5"}})},
+        "spec.containers[0].resources.limits[example.com/gpu]",
+        'Invalid value: "1500m": must be an integer',
+    ),
+    (
+        "Pod",
+        "x",
+        {"spec": of(ports=[{"containerPort": 80, "hostPort": 80}, {"containerPort": 81, "hostPort": 80}])},
+        "spec.containers[0].ports[1].hostPort",
+        'Duplicate value: "TCP//80"',
+    ),
+    (
+        "Pod",
+        "x",
+        {"spec": {**POD, "volumes": [{"name": "v", "hostPath": {"path": "/a/../b"}}]}},
+        "spec.volumes[0].hostPath.path",
+        'Invalid value: "/a/../b": must not contain \'..\'',
+    ),
+    (
+        "Pod",
+        "x",
+        {"spec": {**POD, "volumes": [{"name": "v", "emptyDir": {"sizeLimit": "-1"}}]}},
+        "spec.volumes[0].emptyDir.sizeLimit",
+        "Forbidden: SizeLimit field must be a valid resource quantity",
+    ),
+    (
+        "Pod",
+        "x",
+        {"spec": {**POD, "volumes": [{"name": "v", "projected": {"sources": [{"serviceAccountToken": {"path": "t", "expirationSeconds": 5}}]}}]}},
+        "spec.volumes[0].projected.sources[0].serviceAccountToken.expirationSeconds",
+        "Invalid value: 5: may not specify a duration less than 10 minutes",
+    ),
+    (
+        "Pod",
+        "x",
+        {"spec": {**POD, "volumes": [{"name": "v", "downwardAPI": {"items": [{"path": "x"}]}}]}},
+        "spec.volumes[0].downwardAPI.items[0]",
+        "Required value: one of fieldRef and resourceFieldRef is required",
+    ),
+    (
+        "Pod",
+        "x",
+        {"spec": {**POD, "volumes": [{"name": "v", "configMap": {"name": "x", "items": [{"key": "k", "path": "../x"}]}}]}},
+        "spec.volumes[0].configMap.items[0].path",
+        'Invalid value: "../x": must not contain \'..\'',
+    ),
+    (
+        "Pod",
+        "x",
+        {"spec": {**POD, "topologySpreadConstraints": [SPREAD, SPREAD]}},
+        "spec.topologySpreadConstraints[1].{topologyKey, whenUnsatisfiable}",
+        'Duplicate value: "{zone, DoNotSchedule}"',
+    ),
+    (
+        "Job",
+        "x",
+        {"spec": {**TASK, "backoffLimitPerIndex": 1}},
+        "spec.backoffLimitPerIndex",
+        "Invalid value: 1: requires indexed completion mode",
+    ),
+    (
+        "Job",
+        "x",
+        failing({"action": "Ignore"}),
+        "spec.podFailurePolicy.rules[0]",
+        "Invalid value: specifying one of OnExitCodes and OnPodConditions is required",
+    ),
+    (
+        "Job",
+        "x",
+        failing({"action": "FailJob", "onExitCodes": {"operator": "In", "values": [0]}}),
+        "spec.podFailurePolicy.rules[0].onExitCodes.values[0]",
+        "Invalid value: 0: must not be 0 for the In operator",
+    ),
+    (
+        "Job",
+        "x",
+        failing({"action": "Retry", "onExitCodes": {"operator": "In", "values": [1]}}),
+        "spec.podFailurePolicy.rules[0].action",
+        'Unsupported value: "Retry": supported values: "Count", "FailIndex", "FailJob", "Ignore"',
+    ),
+    (
+        "Job",
+        "x",
+        {"spec": {**TASK, "podReplacementPolicy": "Never"}},
+        "spec.podReplacementPolicy",
+        'Unsupported value: "Never": supported values: "Failed", "TerminatingOrFailed"',
+    ),
+    (
+        "StatefulSet",
+        "x",
+        {"spec": {**WORKLOAD, "serviceName": "s", "ordinals": {"start": -1}}},
+        "spec.ordinals.start",
+        "Invalid value: -1: must be greater than or equal to 0",
+    ),
+    (
+        "StatefulSet",
+        "x",
+        {"spec": {**WORKLOAD, "serviceName": "s", "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Burn"}}},
+        "spec.persistentVolumeClaimRetentionPolicy.whenDeleted",
+        'Unsupported value: "Burn": supported values: "Retain", "Delete"',
+    ),
+    (
+        "Service",
+        "x",
+        {"spec": {"type": "NodePort", "ports": [{"port": 80, "nodePort": 5}]}},
+        "spec.ports[0].nodePort",
+        "Invalid value: 5: provided port is not in the valid range. The range of valid ports is 30000-32767",
+    ),
+    (
+        "Service",
+        "x",
+        {"spec": {"ports": [{"port": 80}], "externalIPs": ["127.0.0.1"]}},
+        "spec.externalIPs[0]",
+        'Invalid value: "127.0.0.1": may not be in the loopback range (127.0.0.0/8, ::1/128)',
+    ),
+    (
+        "Service",
+        "x",
+        {"spec": {"ports": [{"port": 80}], "ipFamilies": ["IPv5"]}},
+        "spec.ipFamilies[0]",
+        'Unsupported value: "IPv5": supported values: "IPv4", "IPv6"',
+    ),
+    (
         "PriorityClass",
         "x",
         {"value": 2000000000},
@@ -986,3 +1305,36 @@ def test_what_is_asked_of_an_object_is_read_as_strictly(api: Api, namespace: str
     answer = api.post(where, asked, dryRun="All")
     answer.expect(201)
     assert answer.warnings == ['unknown field "foo"']
+
+
+def test_a_status_says_nothing_that_cannot_be(api: Api, namespace: str) -> None:
+    def refused(path: str, status: Object) -> list[tuple[str, str]]:
+        causes = api.patch(f"{path}/status", {"status": status}).expect(422)["details"]["causes"]
+        return [(c["field"], c["message"]) for c in causes]
+
+    assert refused(f"/api/v1/namespaces/{namespace}", {"phase": "Terminating"}) == [
+        ("status.Phase", "Invalid value: \"Terminating\": may only be 'Active' if `deletionTimestamp` is empty")
+    ]
+    send(api, "Job", "j", {"spec": TASK}, namespace).expect(201)
+    job = f"{place('Job', namespace)[1]}/j"
+    assert refused(job, {"active": -1}) == [("status.active", "Invalid value: -1: must be greater than or equal to 0")]
+    send(api, "Deployment", "d", {"spec": WORKLOAD}, namespace).expect(201)
+    deployment = f"{place('Deployment', namespace)[1]}/d"
+    api.patch(f"{deployment}/status", {"status": {"collisionCount": 2}}).expect(200)
+    assert refused(deployment, {"collisionCount": 1}) == [
+        ("status.collisionCount", "Invalid value: 1: cannot be decremented")
+    ]
+
+
+def test_a_node_keeps_the_range_of_its_pods(api: Api) -> None:
+    name = f"node-{uuid.uuid4().hex[:8]}"
+    made = send(api, "Node", name, {"spec": {"podCIDR": "10.244.7.0/24"}}).expect(201)
+    path = f"/api/v1/nodes/{name}"
+    try:
+        assert made["spec"]["podCIDRs"] == ["10.244.7.0/24"]
+        [cause] = api.patch(path, {"spec": {"podCIDR": "10.244.8.0/24"}}).expect(422)["details"]["causes"]
+        assert cause["message"] == 'Forbidden: node updates may not change podCIDR except from "" to valid'
+        [cause] = api.patch(f"{path}/status", {"status": {"capacity": {"cpu": "-1"}}}).expect(422)["details"]["causes"]
+        assert cause["field"] == "status.capacity.cpu"
+    finally:
+        api.delete(path)

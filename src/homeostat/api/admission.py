@@ -1,40 +1,50 @@
-"""What must hold beyond one object before it may be created or deleted: its namespace lives, its quota has room."""
+"""What must hold beyond one object before it may be written or deleted: its namespace lives, its priority is one that there is,
+it is within the limits of its namespace, its quota has room."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import orjson
 
-from homeostat.api.builtin.checks import COUNTED_KINDS
+from homeostat.api.builtin import limits
+from homeostat.api.builtin.podrules import qos_class, tolerate_lost_nodes
+from homeostat.api.builtin.scaling import SYSTEM_PRIORITY_CLASSES
+from homeostat.api.builtin.usage import measured
 from homeostat.api.call import Call
-from homeostat.api.codec import encode
-from homeostat.api.resource import Object, Resource
+from homeostat.api.quotas import Charge, Quotas
+from homeostat.api.resource import Object
 from homeostat.model.errors import ApiError, forbidden, not_found
-from homeostat.model.quantity import parse_quantity
-from homeostat.store import Compare, Event, Put
+from homeostat.store import Event
 
 if TYPE_CHECKING:
     from homeostat.api.plane import ControlPlane
 
 NAMESPACES = "namespaces/"
-QUOTAS = "resourcequotas/"
+RANGES = "limitranges/"
 LASTING_NAMESPACES = frozenset({"default", "kube-system", "kube-public"})
 """Namespaces that cannot be deleted."""
+PRIORITIES = "priorityclasses.scheduling.k8s.io/"
+_LASTING_PRIORITIES = frozenset(priority["metadata"]["name"] for priority in SYSTEM_PRIORITY_CLASSES)
+_NO_CLASS: Object = {"value": 0, "preemptionPolicy": "PreemptLowerPriority"}
 
 
 class Admission:
-    """Knows all namespaces and quotas, and judges creations and deletions by them."""
+    """Knows all namespaces, quotas, limit ranges and priority classes, and judges writes and deletions by them."""
 
     def __init__(self, plane: ControlPlane) -> None:
         self._plane = plane
         self.namespaces: dict[str, Object] = {}
-        self.quotas: dict[str, set[str]] = {}  # keys by namespace
+        self.quotas = Quotas(plane)
+        self.ranges: dict[str, dict[str, Object]] = {}  # by namespace and key
+        self.priorities: dict[str, Object] = {}
 
     async def start(self) -> None:
         """Learns what there is, and follows it from then on."""
         await self._plane.follower.follow(NAMESPACES, self._namespace_changed)
-        await self._plane.follower.follow(QUOTAS, self._quota_changed)
+        await self.quotas.start()
+        await self._plane.follower.follow(RANGES, self._range_changed)
+        await self._plane.follower.follow(PRIORITIES, self._priority_changed)
 
     def _namespace_changed(self, event: Event) -> None:
         name = event.key[len(NAMESPACES) :]
@@ -43,33 +53,101 @@ class Admission:
         else:
             self.namespaces[name] = orjson.loads(event.value)
 
-    def _quota_changed(self, event: Event) -> None:
-        namespace = event.key[len(QUOTAS) :].partition("/")[0]
+    def _range_changed(self, event: Event) -> None:
+        ranges = self.ranges.setdefault(event.key[len(RANGES) :].partition("/")[0], {})
         if event.value is None:
-            self.quotas.get(namespace, set()).discard(event.key)
+            ranges.pop(event.key, None)
         else:
-            self.quotas.setdefault(namespace, set()).add(event.key)
+            ranges[event.key] = orjson.loads(event.value)
+
+    def _priority_changed(self, event: Event) -> None:
+        name = event.key[len(PRIORITIES) :]
+        if event.value is None:
+            self.priorities.pop(name, None)
+        else:
+            self.priorities[name] = orjson.loads(event.value)
 
     def placing(self, call: Call, obj: Object) -> None:
         """Refuses what has no place: its kind is going, or its namespace is not there or is going."""
         if call.resource.ending:
             why = "create not allowed while custom resource definition is terminating"
-            raise forbidden(call.resource.group, call.resource.plural, obj["metadata"].get("name", ""), why)
+            raise _forbidden(call, obj, why)
         if call.namespace:
             self._check_namespace(call, obj)
 
-    async def creating(self, call: Call, obj: Object) -> tuple[list[Compare], list[Put]]:
+    def completing(self, call: Call, obj: Object, old: Object | None) -> bool:
+        """Gives pods what nobody asked for, and so nobody owns: the usual limits of their namespace, the priority of their class,
+        time on nodes that are lost.
+
+        Says whether it may have done so. Keeps it so that there is one class at most for pods that name none.
+        """
+        if call.subresource:
+            return False
+        if call.resource.prefix == "pods/":
+            tolerate_lost_nodes(obj["spec"])
+            if old is None:
+                self._rank(call, obj)
+                if ranges := self.ranges.get(call.namespace):
+                    limits.fill_in(obj, ranges.values())
+                    obj["status"]["qosClass"] = qos_class(obj["spec"])
+            return True
+        if call.resource.prefix == PRIORITIES and obj.get("globalDefault"):
+            usual = self._usual()
+            if usual is not None and (old is None or usual["metadata"]["name"] != call.name):
+                why = f"PriorityClass {usual['metadata']['name']} is already marked as default. Only one default can exist"
+                raise _forbidden(call, obj, why)
+        return False
+
+    def _rank(self, call: Call, pod: Object) -> None:
+        spec = pod["spec"]
+        name = spec.get("priorityClassName") or ""
+        rank = self.priorities.get(name) if name else self._usual() or _NO_CLASS
+        if rank is None:
+            raise _forbidden(call, pod, f"no PriorityClass with name {name} was found")
+        if not name and "metadata" in rank:
+            spec["priorityClassName"] = rank["metadata"]["name"]
+        for field, value, words in (
+            ("priority", rank.get("value") or 0, "the integer value of priority"),
+            ("preemptionPolicy", rank.get("preemptionPolicy"), "the string value of PreemptionPolicy"),
+        ):
+            given = spec.get(field)
+            if given is not None and given != value:
+                computed = f"priority admission controller computed {value} from the given PriorityClass name"
+                raise _forbidden(call, pod, f"{words} ({given}) must not be provided in pod spec; {computed}")
+            spec[field] = value
+
+    def _usual(self) -> Object | None:
+        """The class of pods that name none; the lowest, should there be several."""
+        usual = [priority for priority in self.priorities.values() if priority.get("globalDefault")]
+        return min(usual, key=lambda priority: priority.get("value") or 0, default=None)
+
+    def limiting(self, call: Call, obj: Object) -> None:
+        """Refuses what is too small or too large for its namespace."""
+        ranges = self.ranges.get(call.namespace)
+        if ranges and call.subresource in ("", "resize"):
+            why = limits.problems(call.resource.qualified, obj, ranges.values())
+            if why:
+                raise _forbidden(call, obj, why)
+
+    async def creating(self, call: Call, obj: Object) -> Charge:
         """Refuses, or gives what must hold and be written together with the object: the quotas that count it.
 
         Write at once: that the namespace lives is known only until something else is awaited.
         """
         self.placing(call, obj)
-        keys = self.quotas.get(call.namespace) if call.namespace else None
-        if not keys:
+        if not call.namespace or not self.quotas.of(call.namespace):
             return [], []
-        charged = await self._charge(call, keys, obj)
+        charged = await self.quotas.charge(call, obj)
         self._check_namespace(call, obj)
         return charged
+
+    async def changing(self, call: Call, obj: Object, old: Object) -> Charge:
+        """The same for an object that is there, and may grow."""
+        grows = call.resource.qualified != "pods" if not call.subresource else call.subresource == "resize"
+        if not grows or not measured(call.resource.qualified) or obj["metadata"].get("deletionTimestamp"):
+            return [], []
+        self.limiting(call, obj)
+        return await self.quotas.charge(call, obj, old) if self.quotas.of(call.namespace) else ([], [])
 
     def _check_namespace(self, call: Call, obj: Object) -> None:
         room = self.namespaces.get(call.namespace)
@@ -78,65 +156,17 @@ class Admission:
         if room["metadata"].get("deletionTimestamp"):
             raise _terminating(call, call.namespace, obj["metadata"].get("name", ""))
 
-    async def _charge(self, call: Call, keys: set[str], obj: Object) -> tuple[list[Compare], list[Put]]:
-        compares: list[Compare] = []
-        writes: list[Put] = []
-        for key in sorted(keys):
-            entry = await self._plane.store.get(key)
-            if entry is None:
-                continue
-            quota = orjson.loads(entry.value)
-            hard = quota["spec"].get("hard") or {}
-            counted = sorted(name for name in _count_names(call.resource) if name in hard)
-            if not counted:
-                continue
-            used = await self.usage(quota)
-            counts = {n: parse_quantity(used[n]).value for n in counted}  # others may write the status as well: `1k`
-            over = [n for n in counted if counts[n] + 1 > parse_quantity(hard[n]).value]
-            if over:
-                raise _exceeded(call, obj, key.rpartition("/")[2], over, used, hard)
-            for name in counted:
-                used[name] = str(counts[name] + 1)
-            quota["status"] = {"hard": hard, "used": used}
-            compares.append(Compare(key, entry.revision))
-            writes.append(Put(key, encode(quota)))
-        return compares, writes
-
-    async def usage(self, quota: Object) -> dict[str, str]:
-        """What a quota counts: its own record where that is complete, otherwise counted afresh."""
-        hard = quota["spec"].get("hard") or {}
-        recorded = (quota.get("status") or {}).get("used") or {}
-        if all(name in recorded for name in hard):
-            return dict(recorded)
-        return await self.count(quota)
-
-    async def count(self, quota: Object) -> dict[str, str]:
-        """Counts the objects that a quota limits."""
-        namespace = quota["metadata"]["namespace"]
-        counts: dict[str, str] = {}
-        for name in quota["spec"].get("hard") or {}:
-            resource = self._counted(name)
-            if resource is not None:
-                counts[name] = str(await self._plane.store.count(resource.collection(namespace)))
-            else:
-                counts[name] = "0"
-        return counts
-
-    def _counted(self, name: str) -> Resource | None:
-        if name.startswith("count/"):
-            return self._plane.registry.get(name[len("count/") :])
-        return self._plane.registry.get(name) if name in COUNTED_KINDS else None
-
     def deleting(self, call: Call) -> None:
         """Refuses the deletion of what everything else stands on."""
         if call.resource.prefix == NAMESPACES and call.name in LASTING_NAMESPACES:
             raise forbidden("", "namespaces", call.name, "this namespace may not be deleted")
+        if call.resource.prefix == PRIORITIES and call.name in _LASTING_PRIORITIES:
+            why = "this is a system priority class and cannot be deleted"
+            raise forbidden(call.resource.group, call.resource.plural, call.name, why)
 
 
-def _count_names(resource: Resource) -> tuple[str, ...]:
-    """The names under which quotas count a kind."""
-    names = (f"count/{resource.qualified}",)
-    return (*names, resource.plural) if not resource.group and resource.plural in COUNTED_KINDS else names
+def _forbidden(call: Call, obj: Object, why: str) -> ApiError:
+    return forbidden(call.resource.group, call.resource.plural, obj["metadata"].get("name", ""), why)
 
 
 def _terminating(call: Call, namespace: str, name: str) -> ApiError:
@@ -150,14 +180,3 @@ def _terminating(call: Call, namespace: str, name: str) -> ApiError:
         }
     ]
     return error
-
-
-def _exceeded(
-    call: Call, obj: Object, quota: str, over: list[str], used: dict[str, Any], hard: dict[str, Any]
-) -> ApiError:
-    def listed(values: dict[str, Any]) -> str:
-        return ",".join(f"{n}={values[n]}" for n in over)
-
-    requested = ",".join(f"{n}=1" for n in over)
-    why = f"exceeded quota: {quota}, requested: {requested}, used: {listed(used)}, limited: {listed(hard)}"
-    return forbidden(call.resource.group, call.resource.plural, obj["metadata"].get("name", ""), why)

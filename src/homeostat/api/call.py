@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from homeostat.api.codec import Codec
 from homeostat.api.request import Request
-from homeostat.api.resource import Object, Resource
+from homeostat.api.resource import Object, Resource, Rules
 from homeostat.api.schema import MANAGER_MAX, Place
 from homeostat.api.schema.values import INT64_MAX, INT64_MIN
 from homeostat.model.errors import ApiError, FieldError, bad_request, invalid, not_found, show
@@ -71,6 +71,12 @@ class Call:
     def annotate(self, key: str, value: str) -> None:
         """Has the audit log say something more of this request."""
         self.annotations = {**(self.annotations or {}), key: value}
+
+    @property
+    def rules(self) -> Rules:
+        """What the kind demands of a write through this path."""
+        rules = self.resource.rules
+        return rules.parts.get(self.subresource, rules)
 
     @property
     def key(self) -> str:

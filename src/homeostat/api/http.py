@@ -212,13 +212,24 @@ class Connection(asyncio.Protocol):
             return
         method = self._parser.get_method().decode()
         body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
-        request = Request(method, self._target.decode("latin-1"), self._headers, body, self.user, self.client)
+        target = self._target if self._target[:1] == b"/" else self._origin_form()
+        request = Request(method, target.decode("latin-1"), self._headers, body, self.user, self.client)
         self._waiting.append((request, self._parser.should_keep_alive()))
         self._reading = False
         if self._task is None:
             # Nothing more is read until what has arrived is answered.
             self.transport.pause_reading()
             self._task = self.server.loop.create_task(self._answer())
+
+    def _origin_form(self) -> bytes:
+        """The path of a target that names the whole URL, as it may; of one that names another host than its header does, nothing."""
+        host = next((value for name, value in self._headers if name == b"host"), b"")
+        for scheme in (b"https://", b"http://"):
+            if host and self._target.lower().startswith(scheme + host.lower()):
+                path = self._target[len(scheme) + len(host) :]
+                if path[:1] in (b"", b"?", b"/"):
+                    return path if path[:1] == b"/" else b"/" + path
+        return self._target
 
     def _abandon(self, error: ApiError) -> None:
         """Answers with an error and closes: what follows on this connection cannot be trusted."""

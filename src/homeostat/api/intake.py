@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from homeostat.api.builtin.checks import INT32_MAX
@@ -9,7 +10,7 @@ from homeostat.api.builtin.namespaces import FINALIZER as NAMESPACE_FINALIZER
 from homeostat.api.builtin.wire import decode_protobuf
 from homeostat.api.call import Call, WriteOptions
 from homeostat.api.request import Request
-from homeostat.api.resource import Object, Scale
+from homeostat.api.resource import Object, Rules, Scale
 from homeostat.api.schema import (
     FILL_LIMIT,
     FOREGROUND,
@@ -259,21 +260,31 @@ def check(call: Call, obj: Object, old: Object | None) -> None:
         if version.scale is not None:
             errors += _scale_errors(version.scale, obj)
         call.warnings += _finalizer_warnings(metadata, old)
-        rules = version.cel_rules()
-        if rules is not None:
+        expressions = version.cel_rules()
+        if expressions is not None:
             # Rules trust the types that the schema promises: where it was broken, they are not run.
             broken = any(e.reason in _BREAKING for e in errors)
-            errors += [_RULES_SKIPPED] if broken else rules.validate(obj, old, forgiven=call.warnings)
+            errors += [_RULES_SKIPPED] if broken else expressions.validate(obj, old, forgiven=call.warnings)
     else:
         if resource.group != "apiextensions.k8s.io":  # definitions are held by a finalizer of the older form
             errors += _finalizer_errors(metadata)
-        errors += resource.rules.validate(obj)
-        if old is not None:
-            errors += resource.rules.validate_update(obj, old)
+        rules = call.rules
+        errors += _judged(rules, obj, old)
+        errors += rules.validate_create(obj) if old is None else rules.validate_update(obj, old)
         if not errors:
-            call.warnings += resource.rules.warnings(obj, old)
+            call.warnings += rules.warnings(obj, old)
     if errors:
         raise call.invalid(metadata.get("name") or metadata.get("generateName") or "", errors)
+
+
+def _judged(rules: Rules, obj: Object, old: Object | None) -> Sequence[FieldError]:
+    """What is wrong with an object by itself. What was stored before it was judged so can still be labelled, and let go."""
+    errors = rules.validate(obj)
+    if not errors or old is None:
+        return errors
+    said = (obj.keys() | old.keys()) - {"metadata", "apiVersion", "kind"}
+    known = rules.validate(old) if all(obj.get(field) == old.get(field) for field in said) else ()
+    return [error for error in errors if error not in known]
 
 
 def _schema_errors(call: Call, obj: Object, old: Object | None) -> list[FieldError]:

@@ -22,11 +22,12 @@ from homeostat.api.auth.rbac import GROUP as RBAC_GROUP
 from homeostat.api.auth.rbac import PLURALS as RBAC_PLURALS
 from homeostat.api.auth.serviceaccounts import ServiceAccountTokens, SigningKey
 from homeostat.api.auth.user import AUTHENTICATED, MASTERS
+from homeostat.api.builtin.scaling import SYSTEM_PRIORITY_CLASSES
 from homeostat.api.call import Call, WriteOptions, check_timeout
 from homeostat.api.changesets import HEADER as CHANGE_SET
 from homeostat.api.codec import Codec, encode
 from homeostat.api.compress import LARGE, compress
-from homeostat.api.controllers import GarbageCollector, Housekeeping, Lifecycle, RoleAggregation
+from homeostat.api.controllers import AccountTokens, GarbageCollector, Housekeeping, Lifecycle, RoleAggregation
 from homeostat.api.controllers.housekeeping import KEEP_SECONDS
 from homeostat.api.discovery import STREAMS
 from homeostat.api.documents import Documents
@@ -66,7 +67,8 @@ class ControlPlane:
     """Everything that serves one store. Make it, `start` it, hand requests to `handle`, `stop` it.
 
     `clock` and `ids` give time and chance (default: the real ones), `keep_seconds` is how long every revision can be read,
-    `history` what is kept beyond that (default: nothing), `address` the URL under which clients reach it, for the documents that name it.
+    `history` what is kept beyond that (default: nothing), `address` the URL under which clients reach it, for the documents that name it,
+    `authority` the certificate by which they know it, for the Secrets that hold tokens.
     """
 
     def __init__(
@@ -80,12 +82,14 @@ class ControlPlane:
         keep_seconds: float = KEEP_SECONDS,
         history: History | None = None,
         address: str = "",
+        authority: bytes = b"",
     ) -> None:
         self.store = store
         self.clock = clock or Clock()
         self.ids = ids or Ids()
         self.audit = audit
         self.address = address
+        self.authority = authority
         self.keep_seconds = keep_seconds
         self.ready = False
         self.started_at = store.revision
@@ -106,7 +110,9 @@ class ControlPlane:
         self.policies = Policies(self)
         self.documents = Documents(self)
         self.housekeeping = Housekeeping(self)
-        self._controllers = (Lifecycle(self), GarbageCollector(self), RoleAggregation(self), self.housekeeping)
+        self._controllers = (
+            Lifecycle(self), GarbageCollector(self), RoleAggregation(self), AccountTokens(self), self.housekeeping,
+        )
         self._schemas: dict[str, Callable[[str], Schema | None]] = {}
 
     async def start(self) -> None:
@@ -194,12 +200,13 @@ class ControlPlane:
         return self.registry.codec(resource).load_entry(entry) if entry else None
 
     async def _bootstrap(self) -> None:
-        """Namespaces and roles that every control plane has. What exists is left as people made it."""
+        """Namespaces, roles and priorities that every control plane has. What exists is left as people made it."""
         wanted: list[Object] = [
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
             for name in (*sorted(LASTING_NAMESPACES), "kube-node-lease")
         ]
         wanted += bootstrap.objects()
+        wanted += [{**priority, "metadata": dict(priority["metadata"])} for priority in SYSTEM_PRIORITY_CLASSES]
         writes: list[Put] = []
         compares: list[Compare] = []
         for obj in wanted:
@@ -319,7 +326,8 @@ class ControlPlane:
         if call.verb not in _WRITES or call.request.header(b"accept") in _JSON_ACCEPTED or call.subresource in STREAMS:
             return None
         shape = read.shape_of(self, call, listing=call.verb == "deletecollection")
-        return shape if call.verb in _SHAPED_WRITES and call.subresource in ("", "status") else None
+        own = call.subresource in ("", "status") or call.rules is not call.resource.rules
+        return shape if call.verb in _SHAPED_WRITES and own else None
 
     async def _authenticated(self, request: Request) -> User:
         """Who asks; 401 where that cannot be told."""

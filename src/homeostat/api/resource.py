@@ -77,6 +77,12 @@ class Rules:
     kept_by_status: tuple[str, ...] | None = ()
     """The metadata that a write of the status leaves as it is, where it may change others; None: it changes none at all."""
 
+    parts: Mapping[str, Rules] = {}
+    """The rules of writes through subresources, where they are others. All but that of the status change their part and no metadata."""
+
+    changes: Mapping[str, Any] = {}
+    """The part that such a write changes, as managed fields name it; `*` stands for any item of a list. That of the status is known."""
+
     graceful = False
     """Whether objects of the kind are given time to end: a delete then shows them with their deletion times."""
 
@@ -91,6 +97,10 @@ class Rules:
 
     def validate(self, obj: Object) -> Sequence[FieldError]:
         """What is wrong with the object by itself."""
+        return ()
+
+    def validate_create(self, obj: Object) -> Sequence[FieldError]:
+        """What a new object may not have, beside what is wrong with any."""
         return ()
 
     def validate_update(self, obj: Object, old: Object) -> Sequence[FieldError]:

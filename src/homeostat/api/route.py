@@ -41,10 +41,9 @@ _HANDLERS: dict[str, Verb] = {
     "deletecollection": delete_collection,
 }
 _OF_THE_PAST: dict[str, Verb] = {"get": past.get, "list": past.list_objects}
+_PARTS = ("status", "ephemeralcontainers", "resize")
 _SUBRESOURCES: dict[tuple[str, str], Verb] = {
-    ("status", "get"): read.get,
-    ("status", "update"): write.update,
-    ("status", "patch"): write.patch,
+    **{(part, verb): _HANDLERS[verb] for part in _PARTS for verb in ("get", "update", "patch")},
     ("finalize", "update"): write.update,
     ("scale", "get"): scale.get,
     ("scale", "update"): scale.update,

@@ -124,7 +124,13 @@ class Server:
             admin = pki.ensure_client(certificates, ADMIN, [MASTERS])
             audit = AuditLog(self.data / "audit.log")
             history = History(self.store, Clock(), Archive(self.data / "history.db"), self.retention)
-            self.plane = ControlPlane(self.store, signing_key=SigningKey(certificates), audit=audit, history=history)
+            self.plane = ControlPlane(
+                self.store,
+                signing_key=SigningKey(certificates),
+                audit=audit,
+                history=history,
+                authority=pki.authority(certificates),
+            )
             opened.push_async_callback(self.plane.stop)
             await self.plane.start()
             for kind in self.retention.kinds if self.retention is not None else ():

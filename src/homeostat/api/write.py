@@ -17,6 +17,7 @@ from homeostat.api.call import Call, WriteOptions
 from homeostat.api.codec import metadata_of, shown
 from homeostat.api.intake import check, conform, place, read_object, strictness, unnamed
 from homeostat.api.patching import from_patch, patch_document, patch_media, read_patch
+from homeostat.api.quotas import Charge
 from homeostat.api.request import Response
 from homeostat.api.resource import Object, at
 from homeostat.api.schema import refused_nulls
@@ -67,8 +68,10 @@ async def insert(
     obj = await plane.apart(call, 0, _prepared, plane, call, obj, options, applied)
     # As upstream has it: whether it may be here at all is asked before whether it is right.
     plane.admission.placing(call, obj)
+    plane.admission.completing(call, obj, None)
     plane.permit(call, obj, None)
     await plane.apart(call, 0, check, call, obj, None)
+    plane.admission.limiting(call, obj)
     if plane.policies.active:
         await plane.admit(call, "CREATE", obj, None, dry_run=options.dry_run)
     compares, writes = await plane.admission.creating(call, obj)
@@ -319,8 +322,9 @@ async def change(
         await plane.apart(call, len(entry.value), check, call, obj, live)
         if plane.policies.active:
             await plane.admit(call, "UPDATE", obj, live, dry_run=options.dry_run)
+        charged = await plane.admission.changing(call, obj, live)
         call.before, call.after = live, obj
-        response = await _commit(plane, call, entry, obj, live, options)
+        response = await _commit(plane, call, entry, obj, live, options, charged)
         if response is not None:
             return response
         if conditional:
@@ -372,16 +376,21 @@ def settle(
             obj[part] = wanted[part]
         else:
             obj.pop(part, None)
+        if call.rules is not resource.rules:
+            call.rules.prepare_update(obj, live)
     else:
         obj = wanted
-        _restore(obj["metadata"], old_meta, _FIXED)
+        if call.rules is resource.rules:
+            _restore(obj["metadata"], old_meta, _FIXED)
+        else:
+            obj["metadata"] = _same_metadata(obj["metadata"], old_meta)
         if version.status:
             if "status" in live:
                 obj["status"] = live["status"]
             else:
                 obj.pop("status", None)
-        resource.rules.default(obj)
-        resource.rules.prepare_update(obj, live)
+        call.rules.default(obj)
+        call.rules.prepare_update(obj, live)
     metadata = obj["metadata"]
     if resource.held_by and at(obj, "status", resource.held_by) and not old_meta.get("deletionTimestamp"):
         # Also where a manifest that names no finalizers replaces it: what is held cannot go past the loop by that.
@@ -389,14 +398,16 @@ def settle(
     meant = _intent_changed(obj, live, version.status)
     if meant and not applied:
         changesets.mark(call, obj, live)
+    if not applied:
+        _track(plane, call, live, obj, options)
+    if plane.admission.completing(call, obj, live):
+        meant = _intent_changed(obj, live, version.status)
     annotated = part is None and resource.rules.counts_annotations
     if resource.counts_generation and (
         meant or (annotated and metadata.get("annotations") != old_meta.get("annotations"))
     ):
         metadata["generation"] = old_meta.get("generation", 0) + 1
-    if not applied:
-        _track(plane, call, live, obj, options)
-    else:
+    if applied:
         fields.keep_times(live, obj)
     return obj
 
@@ -405,11 +416,16 @@ def _part_metadata(call: Call, metadata: dict[str, Any], old: dict[str, Any]) ->
     """The metadata after a write through a subresource. Of custom kinds it stays; built-in ones mostly let it be changed there too."""
     kept = _kept_by_status(call)
     if kept is None:
-        managed = metadata.get("managedFields")
-        return {**old, "managedFields": managed} if managed is not None else dict(old)
+        return _same_metadata(metadata, old)
     changed = dict(metadata)
     _restore(changed, old, (*_FIXED, *kept))
     return changed
+
+
+def _same_metadata(metadata: dict[str, Any], old: dict[str, Any]) -> dict[str, Any]:
+    """The metadata as it was, but for what the write says of who manages which field."""
+    managed = metadata.get("managedFields")
+    return {**old, "managedFields": managed} if managed is not None else dict(old)
 
 
 def _kept_by_status(call: Call) -> tuple[str, ...] | None:
@@ -468,13 +484,15 @@ def _reset(call: Call) -> dict[str, Any] | None:
     if call.subresource == "status":
         kept = _kept_by_status(call)
         return fields.STATUS_ONLY if kept is None else fields.all_but_spec(kept)
+    if call.rules is not call.resource.rules:
+        return fields.Only(dict(call.rules.changes))
     return fields.ALL_BUT_STATUS if call.codec.version.status else None
 
 
 async def _commit(
-    plane: ControlPlane, call: Call, entry: Entry, obj: Object, live: Object, options: WriteOptions
+    plane: ControlPlane, call: Call, entry: Entry, obj: Object, live: Object, options: WriteOptions, charged: Charge
 ) -> Response | None:
-    """Writes the settled object; None where another writer came first."""
+    """Writes the settled object and what it was charged for; None where another writer came first."""
     codec = call.codec
     value = codec.encode(obj)
     gone = finished(call, obj)
@@ -483,8 +501,9 @@ async def _commit(
     plane.limit(value)
     if options.dry_run:
         return Response(200, shown(_served(call, obj)))
+    compares, writes = charged
     write = Delete(entry.key) if gone else Put(entry.key, value)
-    result = await plane.store.txn([Compare(entry.key, entry.revision)], [write])
+    result = await plane.store.txn([Compare(entry.key, entry.revision), *compares], [write, *writes])
     if isinstance(result, Conflict):
         return None
     return Response(200, codec.serve(value, result))

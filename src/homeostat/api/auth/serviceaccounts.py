@@ -1,5 +1,7 @@
 """Service account tokens: JWTs signed with ES256, bound to an account (and maybe a pod, node or secret) by uid.
 
+Those that lie in Secrets are of the older form: they have no end of their own, and hold as long as their Secret holds them.
+
 The signature is checked with the one algorithm and the one key that are ours; what a token's header says about either
 is compared, never followed.
 """
@@ -43,6 +45,11 @@ DELETION_GRACE = 60.0
 """Seconds for which the tokens of an account or object that is being deleted still work, as upstream."""
 
 CLAIMS = "kubernetes.io"
+SECRET_TYPE = "kubernetes.io/service-account-token"
+ACCOUNT_NAME, ACCOUNT_UID = "kubernetes.io/service-account.name", "kubernetes.io/service-account.uid"
+"""The annotations by which such a Secret says whose token it holds."""
+_SECRET_ISSUER = "kubernetes/serviceaccount"
+_SECRET_CLAIMS = "kubernetes.io/serviceaccount/"
 
 Lookup = Callable[[str, str, str], Awaitable[Mapping[str, Any] | None]]
 """The present object of a core resource (`serviceaccounts`, `pods`, …) by plural, namespace and name."""
@@ -191,7 +198,6 @@ class ServiceAccountTokens:
         now: int,
         expires: int,
     ) -> str:
-        header = {"alg": ALGORITHM, "kid": self._key.kid}
         claims = {
             "aud": audiences,
             "exp": expires,
@@ -202,6 +208,16 @@ class ServiceAccountTokens:
             "nbf": now,
             "sub": service_account_name(namespace, name),
         }
+        return self._signed(claims)
+
+    def of_secret(self, namespace: str, account: str, uid: str, secret: str) -> str:
+        """The token of an account for a Secret that holds it."""
+        claims = {"namespace": namespace, "secret.name": secret, "service-account.name": account, "service-account.uid": uid}
+        named = {_SECRET_CLAIMS + name: value for name, value in claims.items()}
+        return self._signed({"iss": _SECRET_ISSUER, **named, "sub": service_account_name(namespace, account)})
+
+    def _signed(self, claims: Mapping[str, Any]) -> str:
+        header = {"alg": ALGORITHM, "kid": self._key.kid}
         message = _encode(orjson.dumps(header)) + b"." + _encode(orjson.dumps(claims))
         return (message + b"." + _encode(self._key.sign(message))).decode()
 
@@ -210,6 +226,10 @@ class ServiceAccountTokens:
         claims = self._authentic(token)
         if claims is None:
             return None
+        if claims["iss"] == _SECRET_ISSUER:
+            shared = tuple(a for a in (audiences or self.audiences) if a in self.audiences)
+            user = await self._user_of_secret(claims, token) if shared else None
+            return Verified(user, shared, float("inf")) if user else None
         given = claims.get("aud")
         given = [given] if isinstance(given, str) else given or []
         shared = tuple(a for a in (audiences or self.audiences) if a in given)
@@ -240,7 +260,23 @@ class ServiceAccountTokens:
             claims = orjson.loads(_decode(parts[1]))
         except ValueError:
             return None
-        return claims if isinstance(claims, dict) and claims.get("iss") == self.issuer else None
+        return claims if isinstance(claims, dict) and claims.get("iss") in (self.issuer, _SECRET_ISSUER) else None
+
+    async def _user_of_secret(self, claims: Mapping[str, Any], token: str) -> User | None:
+        """Whose token a Secret holds; None where it holds this one no more, or either of them is going."""
+        said = ("namespace", "secret.name", "service-account.name", "service-account.uid")
+        namespace, secret, name, uid = (claims.get(_SECRET_CLAIMS + claim) for claim in said)
+        if not (namespace and secret and name and uid) or claims.get("sub") != service_account_name(namespace, name):
+            return None
+        holder = await self._lookup("secrets", namespace, secret)
+        account = await self._lookup("serviceaccounts", namespace, name)
+        if holder is None or account is None or account["metadata"]["uid"] != uid:
+            return None
+        if any(obj["metadata"].get("deletionTimestamp") for obj in (holder, account)):
+            return None
+        if (holder.get("data") or {}).get("token") != base64.b64encode(token.encode()).decode():
+            return None
+        return User(service_account_name(namespace, name), uid, (*service_account_groups(namespace), AUTHENTICATED))
 
     async def _user(self, claims: Mapping[str, Any], now: float) -> User | None:
         private = claims.get(CLAIMS) or {}

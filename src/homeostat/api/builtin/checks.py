@@ -136,6 +136,17 @@ def ip_address(value: str, path: str) -> list[FieldError]:
     return []
 
 
+def no_way_back(path: str, where: str) -> list[FieldError]:
+    """A path of files that leads nowhere but down."""
+    return [FieldError.invalid(where, path, "must not contain '..'")] if ".." in path.split("/") else []
+
+
+def relative_path(path: str, where: str) -> list[FieldError]:
+    """A path of files within a directory."""
+    errors = [FieldError.invalid(where, path, "must be a relative path")] if path.startswith("/") else []
+    return errors + no_way_back(path, where)
+
+
 def percent_or_count(value: Any, path: str) -> list[FieldError]:
     """A count that is not negative, or a percentage."""
     if isinstance(value, str):
@@ -174,7 +185,7 @@ def resource_amounts(
         amount = read[name] = parse_quantity(value)
         if amount.nanos < 0:
             errors.append(FieldError.invalid(where, value, NOT_NEGATIVE))
-        elif name in _WHOLE_RESOURCES and amount.nanos % 10**9:
+        elif (name in _WHOLE_RESOURCES or _is_extended(name)) and amount.nanos % 10**9:
             errors.append(FieldError.invalid(where, value, "must be an integer"))
     return read, errors
 
@@ -202,6 +213,13 @@ def quota_resource_name(name: str, path: str) -> list[FieldError]:
     if "/" not in name and name not in _STANDARD_RESOURCES and not _is_native(name):
         errors.append(FieldError.invalid(path, name, "must be a standard resource for quota"))
     return errors
+
+
+def _is_extended(name: str) -> bool:
+    """Of things that cannot be divided: GPUs and their like."""
+    domain, slash, _ = name.partition("/")
+    ours = domain == "kubernetes.io" or domain.endswith(".kubernetes.io")
+    return bool(slash) and not ours and not name.startswith("requests.") and ".storageclass.storage.k8s.io" not in domain
 
 
 def _is_native(name: str) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 import orjson
 
+from homeostat.api.auth.serviceaccounts import ACCOUNT_NAME, SECRET_TYPE
 from homeostat.api.builtin.checks import cannot_decode, config_key_problems, unchanged
 from homeostat.api.builtin.declare import kind
 from homeostat.api.resource import Column, Object, Resource, Rules
@@ -28,7 +29,6 @@ _REQUIRED_KEYS: dict[str, tuple[str, ...]] = {
     "kubernetes.io/tls": ("tls.crt", "tls.key"),
 }
 _JSON_KEYS = frozenset((".dockercfg", ".dockerconfigjson"))
-_ACCOUNT_NAME = "kubernetes.io/service-account.name"
 
 
 def _decoded(value: Any, kind_name: str) -> bytes:
@@ -128,9 +128,9 @@ class SecretRules(Rules):
         if _bytes_size(data) > MAX_SIZE:
             errors.append(FieldError.too_long("data", MAX_SIZE))
         secret_type = obj.get("type")
-        if secret_type == "kubernetes.io/service-account-token":
-            if not ((obj.get("metadata") or {}).get("annotations") or {}).get(_ACCOUNT_NAME):
-                errors.append(FieldError.required(f"metadata.annotations[{_ACCOUNT_NAME}]"))
+        if secret_type == SECRET_TYPE:
+            if not ((obj.get("metadata") or {}).get("annotations") or {}).get(ACCOUNT_NAME):
+                errors.append(FieldError.required(f"metadata.annotations[{ACCOUNT_NAME}]"))
         elif secret_type == "kubernetes.io/basic-auth":
             if "username" not in data and "password" not in data:
                 errors.append(FieldError.required("data[%s][username]"))  # upstream's own slip, kept

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from homeostat.api.builtin.checks import (
     INT32_MAX,
     PROTOCOLS,
-    config_key_problems,
     container_resource_name,
     label_name,
     not_negative,
+    one_of,
     port_name_problems,
     port_number,
     port_number_or_name,
+    relative_path,
     resource_amounts,
 )
 from homeostat.api.builtin.declare import fill
+from homeostat.api.builtin.downward import env_errors, env_from_errors
 from homeostat.model.errors import FieldError
 
 Container = dict[str, Any]
@@ -26,8 +29,15 @@ _PULL = ("Always", "IfNotPresent", "Never")
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc")
 _LIFECYCLE_HANDLERS = ("exec", "httpGet", "tcpSocket", "sleep")
-_ENV_SOURCES = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef")
-_ENV_NAME_WORDS = "a valid environment variable name must consist only of printable ASCII characters other than '='"
+_RESTART = ("Always", "Never", "OnFailure")
+_RESIZED, _RESIZE_POLICIES = ("cpu", "memory"), ("NotRequired", "RestartContainer")
+_PROPAGATION = ("Bidirectional", "HostToContainer", "None")
+_PROFILES = ("Localhost", "RuntimeDefault", "Unconfined")
+_HEADER = re.compile(r"[-A-Za-z0-9]+").fullmatch
+_HEADER_WORDS = (
+    "a valid HTTP header must consist of alphanumeric characters or '-' (e.g. 'X-Header-Name', regex used for "
+    "validation is '[-A-Za-z0-9]+')"
+)
 _MESSAGE_POLICIES = ("File", "FallbackToLogsOnError")
 
 
@@ -89,7 +99,12 @@ def container_errors(
     names.add(name)
     if not container.get("image"):
         errors.append(FieldError.required(f"{path}.image"))
-    restartable = init and container.get("restartPolicy") == "Always"
+    restarts = container.get("restartPolicy")
+    if restarts and restarts not in _RESTART:
+        errors.append(FieldError.not_supported(f"{path}.restartPolicy", restarts, _RESTART))
+    restartable = init and restarts == "Always"
+    if init and not restartable and container.get("lifecycle"):
+        errors.append(FieldError.forbidden(f"{path}.lifecycle", _ONLY_SIDECARS))
     for hook, handler in (container.get("lifecycle") or {}).items():
         if hook in ("postStart", "preStop") and handler is not None:
             errors += _handler_errors(handler, f"{path}.lifecycle.{hook}", _LIFECYCLE_HANDLERS)
@@ -98,15 +113,21 @@ def container_errors(
             errors += _probe_errors(probe, f"{path}.{probe_name}", once=probe_name != "readinessProbe")
             if init and not restartable:
                 errors.append(FieldError.forbidden(f"{path}.{probe_name}", _ONLY_SIDECARS))
+            if probe_name == "readinessProbe" and probe.get("terminationGracePeriodSeconds") is not None:
+                where, given = f"{path}.{probe_name}.terminationGracePeriodSeconds", probe["terminationGracePeriodSeconds"]
+                errors.append(FieldError.invalid(where, given, "must not be set for readinessProbes"))
     if container.get("terminationMessagePolicy") not in _MESSAGE_POLICIES:
         detail = "must be 'File' or 'FallbackToLogsOnError'"
         policy = container.get("terminationMessagePolicy")
         errors.append(FieldError.invalid(f"{path}.terminationMessagePolicy", policy, detail))
-    errors += identity_errors(container.get("securityContext") or {}, f"{path}.securityContext")
+    errors += context_errors(container.get("securityContext") or {}, f"{path}.securityContext")
     errors += _port_errors(container.get("ports") or (), f"{path}.ports")
-    errors += _env_errors(container.get("env") or (), f"{path}.env")
-    errors += _env_from_errors(container.get("envFrom") or (), f"{path}.envFrom")
-    errors += _mount_errors(container.get("volumeMounts") or (), f"{path}.volumeMounts", volumes)
+    errors += env_errors(container.get("env") or (), f"{path}.env")
+    errors += env_from_errors(container.get("envFrom") or (), f"{path}.envFrom")
+    privileged = bool((container.get("securityContext") or {}).get("privileged"))
+    mounts = container.get("volumeMounts") or ()
+    errors += _mount_errors(mounts, f"{path}.volumeMounts", volumes, privileged=privileged)
+    errors += _resize_policy_errors(container.get("resizePolicy") or (), f"{path}.resizePolicy")
     policy = container.get("imagePullPolicy")
     if policy not in _PULL:
         errors.append(FieldError.not_supported(f"{path}.imagePullPolicy", policy, _PULL))
@@ -125,11 +146,61 @@ def identity_errors(context: Mapping[str, Any], path: str) -> list[FieldError]:
     ]
 
 
+def context_errors(context: Mapping[str, Any], path: str) -> list[FieldError]:
+    """What is wrong with the rights of a container."""
+    errors = identity_errors(context, path) + profile_errors(context, path)
+    mounted = context.get("procMount")
+    if mounted and mounted not in ("Default", "Unmasked"):
+        errors.append(FieldError.not_supported(f"{path}.procMount", mounted, ("Default", "Unmasked")))
+    if context.get("allowPrivilegeEscalation") is False:
+        begins = "cannot set `allowPrivilegeEscalation` to false and"
+        if context.get("privileged"):
+            errors.append(FieldError.invalid(path, context, f"{begins} `privileged` to true"))
+        if "CAP_SYS_ADMIN" in ((context.get("capabilities") or {}).get("add") or ()):
+            errors.append(FieldError.invalid(path, context, f"{begins} `capabilities.Add` CAP_SYS_ADMIN"))
+    return errors
+
+
+def profile_errors(context: Mapping[str, Any], path: str) -> list[FieldError]:
+    """What is wrong with the profiles of system calls and of access that a security context names."""
+    errors: list[FieldError] = []
+    for field, noun in (("seccompProfile", "seccomp"), ("appArmorProfile", "AppArmor")):
+        profile, where = context.get(field), f"{path}.{field}"
+        if profile is None:
+            continue
+        kind, local = profile.get("type") or "", profile.get("localhostProfile")
+        if not kind:
+            errors.append(FieldError.required(f"{where}.type", f"type is required when {field} is set"))
+        elif kind not in _PROFILES:
+            errors.append(FieldError.not_supported(f"{where}.type", kind, _PROFILES))
+        elif kind == "Localhost" and not local:
+            errors.append(FieldError.required(f"{where}.localhostProfile", f"must be set when {noun} type is Localhost"))
+        elif kind != "Localhost" and local:
+            detail = f"can only be set when {noun} type is Localhost"
+            errors.append(FieldError.invalid(f"{where}.localhostProfile", local, detail))
+    return errors
+
+
+def _resize_policy_errors(policies: Sequence[Mapping[str, Any]], path: str) -> list[FieldError]:
+    errors: list[FieldError] = []
+    seen: set[str] = set()
+    for index, policy in enumerate(policies):
+        name = policy.get("resourceName") or ""
+        if name in seen:
+            errors.append(FieldError.duplicate(f"{path}[{index}]", name))
+        seen.add(name)
+        errors += one_of(name, _RESIZED, path) + one_of(policy.get("restartPolicy"), _RESIZE_POLICIES, path)
+    return errors
+
+
 def resource_errors(resources: Mapping[str, Any], path: str) -> list[FieldError]:
     """What is wrong with limits and requests: unknown names, negative amounts, a request above its limit."""
     limits, errors = resource_amounts(resources.get("limits"), f"{path}.limits", container_resource_name)
     requests, more = resource_amounts(resources.get("requests"), f"{path}.requests", container_resource_name)
     errors += more
+    named = limits.keys() | requests.keys()
+    if any(name.startswith("hugepages-") for name in named) and not named & {"cpu", "memory"}:
+        errors.append(FieldError.forbidden(path, "HugePages require cpu or memory"))
     for name, wanted in requests.items():
         limit = limits.get(name)
         extended = "/" in name and not name.startswith("kubernetes.io/")
@@ -170,64 +241,9 @@ def _port_errors(ports: Sequence[Mapping[str, Any]], path: str) -> list[FieldErr
     return errors
 
 
-def env_name_problems(name: str) -> list[str]:
-    """Why this is no name of an environment variable."""
-    return [] if all(" " <= c <= "~" and c != "=" for c in name) else [_ENV_NAME_WORDS]
-
-
-def _env_errors(variables: Sequence[Mapping[str, Any]], path: str) -> list[FieldError]:
-    errors: list[FieldError] = []
-    for index, variable in enumerate(variables):
-        where = f"{path}[{index}]"
-        name = variable.get("name") or ""
-        if not name:
-            errors.append(FieldError.required(f"{where}.name"))
-        errors += [FieldError.invalid(f"{where}.name", name, p) for p in env_name_problems(name)]
-        if (source := variable.get("valueFrom")) is not None:
-            errors += _env_source_errors(source, variable.get("value"), f"{where}.valueFrom")
-    return errors
-
-
-def _env_source_errors(source: Mapping[str, Any], value: Any, path: str) -> list[FieldError]:
-    given = [field for field in source if source[field] is not None]
-    if not given:
-        listed = "`fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`"
-        return [FieldError.invalid(path, "", f"must specify one of: {listed}")]
-    errors: list[FieldError] = []
-    for field in ("configMapKeyRef", "secretKeyRef"):
-        if (reference := source.get(field)) is not None:
-            key = reference.get("key") or ""
-            if not reference.get("name"):
-                errors.append(FieldError.required(f"{path}.{field}.name"))
-            if not key:
-                errors.append(FieldError.required(f"{path}.{field}.key"))
-            else:
-                errors += [FieldError.invalid(f"{path}.{field}.key", key, p) for p in config_key_problems(key)]
-    if (reference := source.get("fieldRef")) is not None and not reference.get("fieldPath"):
-        errors.append(FieldError.required(f"{path}.fieldRef.fieldPath"))
-    if value:
-        errors.append(FieldError.invalid(path, "", "may not be specified when `value` is not empty"))
-    elif len(given) > 1:
-        errors.append(FieldError.invalid(path, "", "may not have more than one field specified at a time"))
-    return errors
-
-
-def _env_from_errors(sources: Sequence[Mapping[str, Any]], path: str) -> list[FieldError]:
-    errors: list[FieldError] = []
-    for index, source in enumerate(sources):
-        where = f"{path}[{index}]"
-        given = [field for field in ("configMapRef", "secretRef") if source.get(field) is not None]
-        for field in given:
-            if not source[field].get("name"):
-                errors.append(FieldError.required(f"{where}.{field}.name"))
-        if not given:
-            errors.append(FieldError.invalid(where, "", "must specify one of: `configMapRef` or `secretRef`"))
-        elif len(given) > 1:
-            errors.append(FieldError.invalid(where, "", "may not have more than one field specified at a time"))
-    return errors
-
-
-def _mount_errors(mounts: Sequence[Mapping[str, Any]], path: str, volumes: frozenset[str]) -> list[FieldError]:
+def _mount_errors(
+    mounts: Sequence[Mapping[str, Any]], path: str, volumes: frozenset[str], *, privileged: bool
+) -> list[FieldError]:
     errors: list[FieldError] = []
     places: set[str] = set()
     for index, mount in enumerate(mounts):
@@ -242,6 +258,17 @@ def _mount_errors(mounts: Sequence[Mapping[str, Any]], path: str, volumes: froze
         if place in places:
             errors.append(FieldError.invalid(f"{where}.mountPath", place, "must be unique"))
         places.add(place)
+        below, expression = mount.get("subPath") or "", mount.get("subPathExpr") or ""
+        if below and expression:
+            detail = "subPathExpr and subPath are mutually exclusive"
+            errors.append(FieldError.invalid(f"{where}.subPathExpr", expression, detail))
+        errors += relative_path(below, f"{where}.subPath") + relative_path(expression, f"{where}.subPathExpr")
+        propagation = mount.get("mountPropagation")
+        if propagation and propagation not in _PROPAGATION:
+            errors.append(FieldError.not_supported(f"{where}.mountPropagation", propagation, _PROPAGATION))
+        elif propagation == "Bidirectional" and not privileged:
+            detail = "Bidirectional mount propagation is available only to privileged containers"
+            errors.append(FieldError.forbidden(f"{where}.mountPropagation", detail))
     return errors
 
 
@@ -249,6 +276,9 @@ def _probe_errors(probe: Mapping[str, Any], path: str, *, once: bool) -> list[Fi
     errors = _handler_errors(probe, path, _HANDLERS)
     for field in ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"):
         errors += not_negative(probe.get(field), f"{path}.{field}")
+    grace = probe.get("terminationGracePeriodSeconds")
+    if grace is not None and grace <= 0:
+        errors.append(FieldError.invalid(f"{path}.terminationGracePeriodSeconds", grace, "must be greater than 0"))
     if once and probe.get("successThreshold") != 1:
         errors.append(FieldError.invalid(f"{path}.successThreshold", probe.get("successThreshold"), "must be 1"))
     return errors
@@ -267,6 +297,10 @@ def _handler_errors(handler: Mapping[str, Any], path: str, kinds: Sequence[str])
         errors += port_number_or_name(action.get("port"), f"{path}.{first}.port")
         if first == "httpGet" and action.get("scheme") not in ("HTTP", "HTTPS"):
             errors.append(FieldError.not_supported(f"{path}.httpGet.scheme", action.get("scheme"), ("HTTP", "HTTPS")))
+        for header in action.get("httpHeaders") or ():
+            if not _HEADER(header.get("name") or ""):
+                where = f"{path}.httpGet.httpHeaders"
+                errors.append(FieldError.invalid(where, header.get("name") or "", _HEADER_WORDS))
     elif first == "grpc":
         errors += port_number(action.get("port") or 0, f"{path}.grpc.port")
     return errors

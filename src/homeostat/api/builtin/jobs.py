@@ -9,6 +9,7 @@ from typing import Any
 from homeostat.api.builtin.cells import container_columns, selector_column, text_at
 from homeostat.api.builtin.checks import SELECTOR_MISMATCH, not_negative, one_of, unchanged
 from homeostat.api.builtin.declare import fill, kind, section
+from homeostat.api.builtin.jobpolicies import policy_errors
 from homeostat.api.builtin.podspec import default_template, template_errors
 from homeostat.api.builtin.podwarnings import Templated
 from homeostat.api.resource import Column, Object, Resource, at
@@ -51,7 +52,7 @@ def _job_spec_errors(spec: Mapping[str, Any], path: str) -> list[FieldError]:
         errors.append(FieldError.required(where, 'valid values: "OnFailure", "Never"'))
     elif policy not in ("OnFailure", "Never"):
         errors.append(FieldError.not_supported(where, policy, ("OnFailure", "Never")))
-    return errors
+    return errors + policy_errors(spec, path)
 
 
 class JobRules(Templated):
@@ -89,6 +90,11 @@ class JobRules(Templated):
     def validate(self, obj: Object) -> Sequence[FieldError]:
         spec = obj.get("spec") or {}
         errors = _job_spec_errors(spec, "spec")
+        for field in ("active", "succeeded", "failed", "ready", "terminating"):
+            errors += not_negative(at(obj, "status", field), f"status.{field}")
+        if condition_is(obj, "Complete") and condition_is(obj, "Failed"):
+            detail = "Invalid value: cannot set Complete=True and Failed=true conditions"
+            errors.append(FieldError("FieldValueInvalid", "status.conditions", detail))
         selector = spec.get("selector")
         if selector is None:
             return [*errors, FieldError.required("spec.selector")]

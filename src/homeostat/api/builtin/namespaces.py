@@ -52,6 +52,15 @@ class NamespaceRules(Rules):
                 errors.append(FieldError.invalid(path, finalizer, detail))
         return errors
 
+    def validate_update(self, obj: Object, old: Object) -> Sequence[FieldError]:
+        phase, old_phase = ((o.get("status") or {}).get("phase") or "" for o in (obj, old))
+        ending = bool(obj["metadata"].get("deletionTimestamp"))
+        only = "Terminating" if ending else "Active"
+        if phase in (only, old_phase):
+            return ()
+        detail = f"may only be '{only}' if `deletionTimestamp` is {'not ' if ending else ''}empty"
+        return [FieldError.invalid("status.Phase", phase, detail)]
+
     def fields(self, obj: Object) -> Mapping[str, str]:
         return {"status.phase": (obj.get("status") or {}).get("phase") or ""}
 

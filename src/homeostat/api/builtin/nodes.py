@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from homeostat.api.builtin.cells import text_at
-from homeostat.api.builtin.checks import TAINT_EFFECTS
+from homeostat.api.builtin.checks import NOT_NEGATIVE, TAINT_EFFECTS
 from homeostat.api.builtin.declare import fill, kind, section
 from homeostat.api.resource import Column, Object, Resource, Rules, at
 from homeostat.api.table import AGE, NAME, NONE, UNKNOWN
 from homeostat.model.conditions import find_condition
 from homeostat.model.errors import FieldError
 from homeostat.model.names import label_value_problems, qualified_name_problems
+from homeostat.model.quantity import parse_quantity
 
 _NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
 _INFO = (
@@ -27,7 +28,7 @@ class NodeRules(Rules):
 
     def default(self, obj: Object) -> None:
         status = section(obj, "status")
-        section(obj, "spec")
+        _agree_on_range(section(obj, "spec"))
         if status.get("capacity") and not status.get("allocatable"):
             status["allocatable"] = dict(status["capacity"])
         fill(status, daemonEndpoints={"kubeletEndpoint": {"Port": 0}}, nodeInfo=dict.fromkeys(_INFO, ""))
@@ -60,7 +61,11 @@ class NodeRules(Rules):
         return errors
 
     def validate_update(self, obj: Object, old: Object) -> Sequence[FieldError]:
-        errors = []
+        errors = [
+            FieldError.invalid(f"status.capacity.{name}", amount, NOT_NEGATIVE)
+            for name, amount in (at(obj, "status", "capacity") or {}).items()
+            if parse_quantity(amount).nanos < 0
+        ]
         for field, named in (("podCIDRs", "podCIDR"), ("providerID", "providerID")):
             before = at(old, "spec", field)
             if before and at(obj, "spec", field) != before:
@@ -70,6 +75,15 @@ class NodeRules(Rules):
 
     def fields(self, obj: Object) -> Mapping[str, str]:
         return {"spec.unschedulable": "true" if at(obj, "spec", "unschedulable") else "false"}
+
+
+def _agree_on_range(spec: Object) -> None:
+    """The one range of a node's pods and the first of its ranges are the same; where they are not, the one counts."""
+    one, ranges = spec.get("podCIDR") or "", spec.get("podCIDRs") or []
+    if one and (not ranges or ranges[0] != one):
+        spec["podCIDRs"] = [one]
+    elif ranges and not one:
+        spec["podCIDR"] = ranges[0]
 
 
 def _status(node: Object) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from homeostat.api.builtin.affinity import affinity_errors, gate_errors, qualified_name
 from homeostat.api.builtin.checks import (
     INT32_MAX,
     TAINT_EFFECTS,
@@ -13,8 +14,9 @@ from homeostat.api.builtin.checks import (
     one_of,
     subdomain_name,
 )
-from homeostat.api.builtin.containers import container_errors, default_container, identity_errors
+from homeostat.api.builtin.containers import container_errors, default_container
 from homeostat.api.builtin.declare import fill, section
+from homeostat.api.builtin.podhost import host_errors
 from homeostat.api.builtin.volumes import default_volume, volume_errors
 from homeostat.model.errors import FieldError
 from homeostat.model.names import annotation_errors, label_errors, label_value_problems, qualified_name_problems
@@ -22,6 +24,10 @@ from homeostat.model.names import annotation_errors, label_errors, label_value_p
 Spec = dict[str, Any]
 
 _RESTART = ("Always", "OnFailure", "Never")
+CONTAINER_LISTS = ("containers", "initContainers", "ephemeralContainers")
+_NOT_OF_EPHEMERAL = (
+    "lifecycle", "livenessProbe", "ports", "readinessProbe", "resizePolicy", "resources", "restartPolicy", "startupProbe",
+)
 _DNS = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 
 
@@ -41,7 +47,7 @@ def default_pod_spec(spec: Spec) -> None:
         spec["serviceAccountName"] = spec["serviceAccount"] = account
     for volume in spec.get("volumes") or ():
         default_volume(volume)
-    for group in ("initContainers", "containers", "ephemeralContainers"):
+    for group in CONTAINER_LISTS:
         for container in spec.get(group) or ():
             default_container(container)
             if spec.get("hostNetwork"):
@@ -60,11 +66,16 @@ def pod_spec_errors(spec: Mapping[str, Any], path: str) -> list[FieldError]:
         for index, container in enumerate(spec.get(group) or ()):
             init = group == "initContainers"
             errors += container_errors(container, f"{path}.{group}[{index}]", names, volumes, init=init)
+    errors += _ephemeral_errors(spec.get("ephemeralContainers") or (), f"{path}.ephemeralContainers", names, volumes)
     errors += one_of(spec.get("restartPolicy"), _RESTART, f"{path}.restartPolicy")
     errors += one_of(spec.get("dnsPolicy"), _DNS, f"{path}.dnsPolicy")
     errors += label_errors(spec.get("nodeSelector") or {}, f"{path}.nodeSelector")
     errors += _name_errors(spec, path)
-    errors += identity_errors(spec.get("securityContext") or {}, f"{path}.securityContext")
+    errors += host_errors(spec, path)
+    errors += affinity_errors(spec.get("affinity") or {}, f"{path}.affinity")
+    errors += gate_errors(spec.get("schedulingGates") or (), f"{path}.schedulingGates")
+    for index, gate in enumerate(spec.get("readinessGates") or ()):
+        errors += qualified_name(gate.get("conditionType") or "", f"{path}.readinessGates[{index}].conditionType")
     deadline = spec.get("activeDeadlineSeconds")
     if deadline is not None and not 1 <= deadline <= INT32_MAX:
         detail = f"must be between 1 and {INT32_MAX}, inclusive"
@@ -72,7 +83,31 @@ def pod_spec_errors(spec: Mapping[str, Any], path: str) -> list[FieldError]:
     errors += toleration_errors(spec.get("tolerations") or (), f"{path}.tolerations")
     for index, alias in enumerate(spec.get("hostAliases") or ()):
         errors += ip_address(alias.get("ip", ""), f"{path}.hostAliases[{index}].ip")
+        for number, name in enumerate(alias.get("hostnames") or ()):
+            errors += subdomain_name(name, f"{path}.hostAliases[{index}].hostnames[{number}]")
     errors += _spread_errors(spec.get("topologySpreadConstraints") or (), f"{path}.topologySpreadConstraints")
+    return errors
+
+
+def _ephemeral_errors(
+    containers: Sequence[Mapping[str, Any]], path: str, names: set[str], volumes: frozenset[str]
+) -> list[FieldError]:
+    """What is wrong with the containers that were added to look into the others, whose names are given."""
+    errors: list[FieldError] = []
+    others, detail = frozenset(names), "cannot be set for an Ephemeral Container"
+    for index, container in enumerate(containers):
+        where = f"{path}[{index}]"
+        errors += container_errors(container, where, names, volumes, init=False)
+        target = container.get("targetContainerName")
+        if target and target not in others:
+            errors.append(FieldError.not_found(f"{where}.targetContainerName", target))
+        errors += [FieldError.forbidden(f"{where}.{field}", detail) for field in _NOT_OF_EPHEMERAL if container.get(field)]
+        for number, mount in enumerate(container.get("volumeMounts") or ()):
+            errors += [
+                FieldError.forbidden(f"{where}.volumeMounts[{number}].{field}", detail)
+                for field in ("subPath", "subPathExpr")
+                if mount.get(field)
+            ]
     return errors
 
 
@@ -118,6 +153,7 @@ def toleration_errors(tolerations: Sequence[Mapping[str, Any]], path: str) -> li
 
 def _spread_errors(constraints: Sequence[Mapping[str, Any]], path: str) -> list[FieldError]:
     errors: list[FieldError] = []
+    seen: set[str] = set()
     for index, constraint in enumerate(constraints):
         where = f"{path}[{index}]"
         skew = constraint.get("maxSkew") or 0
@@ -129,6 +165,16 @@ def _spread_errors(constraints: Sequence[Mapping[str, Any]], path: str) -> list[
         if action not in ("DoNotSchedule", "ScheduleAnyway"):
             allowed = ("DoNotSchedule", "ScheduleAnyway")
             errors.append(FieldError.not_supported(f"{where}.whenUnsatisfiable", action, allowed))
+        pair = f"{{{constraint.get('topologyKey', '')}, {action}}}"
+        if pair in seen:
+            errors.append(FieldError.duplicate(f"{where}.{{topologyKey, whenUnsatisfiable}}", pair))
+        seen.add(pair)
+        domains = constraint.get("minDomains")
+        if domains is not None and domains <= 0:
+            errors.append(FieldError.invalid(f"{where}.minDomains", domains, "must be greater than zero"))
+        for field in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
+            if (policy := constraint.get(field)) and policy not in ("Honor", "Ignore"):
+                errors.append(FieldError.not_supported(f"{where}.{field}", policy, ("Honor", "Ignore")))
     return errors
 
 

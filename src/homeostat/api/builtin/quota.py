@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from homeostat.api.builtin.checks import (
@@ -23,6 +23,9 @@ _SCOPES = (
     "VolumeAttributesClass",
 )  # fmt: skip
 _OPPOSITES = (frozenset(("BestEffort", "NotBestEffort")), frozenset(("Terminating", "NotTerminating")))
+_NOT_OF_SCOPE = "unsupported scope applied to resource"
+_OF_PODS = ("pods", "cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory")
+_OF_CLAIMS = ("persistentvolumeclaims", "requests.storage")
 _LIMIT_TYPES = ("Pod", "Container", "PersistentVolumeClaim")
 _ONE = Quantity(10**9)
 
@@ -36,9 +39,9 @@ class ResourceQuotaRules(SpecAndStatus):
     def validate(self, obj: Object) -> Sequence[FieldError]:
         spec = obj.get("spec") or {}
         _, errors = resource_amounts(spec.get("hard"), "spec.hard", quota_resource_name)
-        errors += _scope_errors(spec.get("scopes") or [])
+        errors += _scope_errors(spec.get("scopes") or [], spec.get("hard") or {})
         if selector := spec.get("scopeSelector"):
-            errors += _scope_selector_errors(selector)
+            errors += _scope_selector_errors(selector, spec.get("hard") or {})
         status = obj.get("status") or {}
         for part in ("hard", "used"):
             errors += resource_amounts(status.get(part), f"status.{part}", quota_resource_name)[1]
@@ -49,16 +52,28 @@ class ResourceQuotaRules(SpecAndStatus):
         return unchanged(new, before, "spec.scopes")
 
 
-def _scope_errors(scopes: list[str]) -> list[FieldError]:
+def _scope_errors(scopes: list[str], hard: Mapping[str, Any]) -> list[FieldError]:
     errors = [FieldError.invalid("spec.scopes", scopes, "unsupported scope") for s in scopes if s not in _SCOPES]
+    for scope in scopes:
+        errors += [FieldError.invalid("spec.scopes", scopes, _NOT_OF_SCOPE) for _ in _outside(scope, hard)]
     if any(pair <= set(scopes) for pair in _OPPOSITES):
         errors.append(FieldError.invalid("spec.scopes", scopes, "conflicting scopes"))
     return errors
 
 
-def _scope_selector_errors(selector: dict[str, Any]) -> list[FieldError]:
+def _outside(scope: str, hard: Mapping[str, Any]) -> list[str]:
+    """The resources that are limited and that a scope says nothing about."""
+    claims = scope == "VolumeAttributesClass"
+    known = _OF_CLAIMS if claims else ("pods",) if scope == "BestEffort" else _OF_PODS
+    return [name for name in sorted(hard) if scope in _SCOPES and name not in known and "/" not in name]
+
+
+def _scope_selector_errors(selector: dict[str, Any], hard: Mapping[str, Any]) -> list[FieldError]:
     path = "spec.scopeSelector.matchExpressions"
     errors = []
+    for expression in selector.get("matchExpressions") or ():
+        outside = _outside(expression.get("scopeName", ""), hard)
+        errors += [FieldError.invalid(path, selector, _NOT_OF_SCOPE) for _ in outside]
     for expression in selector.get("matchExpressions") or ():
         operator, values = expression.get("operator", ""), expression.get("values")
         if expression.get("scopeName") not in _SCOPES:

@@ -22,9 +22,42 @@ _SOURCES = {
     "External": "external",
     "ContainerResource": "containerResource",
 }
+_TARGETS = ("Utilization", "Value", "AverageValue")
+_SELECTED = ("Disabled", "Max", "Min")
+_LONGEST_WINDOW, _LONGEST_PERIOD = 3600, 1800
+_USUAL_BEHAVIOR: dict[str, dict[str, Any]] = {
+    "scaleUp": {
+        "stabilizationWindowSeconds": 0,
+        "selectPolicy": "Max",
+        "policies": [
+            {"type": "Pods", "value": 4, "periodSeconds": 15},
+            {"type": "Percent", "value": 100, "periodSeconds": 15},
+        ],
+    },
+    "scaleDown": {"selectPolicy": "Max", "policies": [{"type": "Percent", "value": 100, "periodSeconds": 15}]},
+}
+"""How fast it scales where it says that it scales in some way, and not in which."""
 _HIGHEST_USER_PRIORITY = 1_000_000_000
 _PREEMPTION = ("PreemptLowerPriority", "Never")
 _SYSTEM_PRIORITIES = {"system-node-critical": 2_000_001_000, "system-cluster-critical": 2_000_000_000}
+SYSTEM_PRIORITY_CLASSES: tuple[Object, ...] = tuple(
+    {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": name, "generation": 1},
+        "value": value,
+        "description": f"Used for system critical pods that must {must}.",
+    }
+    for (name, value), must in zip(
+        _SYSTEM_PRIORITIES.items(),
+        (
+            "not be moved from their current node",
+            "run in the cluster, but can be moved to another node if necessary",
+        ),
+        strict=True,
+    )
+)
+"""The classes that every control plane has."""
 
 
 class AutoscalerRules(SpecAndStatus):
@@ -35,6 +68,12 @@ class AutoscalerRules(SpecAndStatus):
         fill(spec, minReplicas=1)
         if not spec.get("metrics"):
             spec["metrics"] = [_cpu_share(80)]
+        if (behavior := spec.get("behavior")) is not None:
+            for way, usual in _USUAL_BEHAVIOR.items():
+                rules = section(behavior, way)
+                fill(rules, **{field: value for field, value in usual.items() if field != "policies"})
+                if rules.get("policies") is None:
+                    rules["policies"] = [dict(policy) for policy in usual["policies"]]
 
     def validate(self, obj: Object) -> Sequence[FieldError]:
         spec = obj.get("spec") or {}
@@ -55,7 +94,60 @@ class AutoscalerRules(SpecAndStatus):
             errors += [FieldError.invalid(path, value, p) for p in path_segment_problems(value)]
         for index, metric in enumerate(spec.get("metrics") or ()):
             errors += _metric_errors(metric, f"spec.metrics[{index}]")
+        for way in _USUAL_BEHAVIOR:
+            if (rules := at(spec, "behavior", way)) is not None:
+                errors += _behavior_errors(rules, f"spec.behavior.{way}")
         return errors
+
+
+def _behavior_errors(rules: Mapping[str, Any], path: str) -> list[FieldError]:
+    """What is wrong with how fast it may scale one way."""
+    errors: list[FieldError] = []
+    window, selected = rules.get("stabilizationWindowSeconds"), rules.get("selectPolicy")
+    where = f"{path}.stabilizationWindowSeconds"
+    if window is not None and window < 0:
+        errors.append(FieldError.invalid(where, window, "must be greater than or equal to zero"))
+    elif window is not None and window > _LONGEST_WINDOW:
+        errors.append(FieldError.invalid(where, window, f"must be less than or equal to {_LONGEST_WINDOW}"))
+    if selected is not None and selected not in _SELECTED:
+        errors.append(FieldError.not_supported(f"{path}.selectPolicy", selected, _SELECTED))
+    if not rules.get("policies"):
+        errors.append(FieldError.required(f"{path}.policies", "must specify at least one Policy"))
+    for index, policy in enumerate(rules.get("policies") or ()):
+        where = f"{path}.policies[{index}]"
+        if policy.get("type") not in ("Percent", "Pods"):
+            errors.append(FieldError.not_supported(f"{where}.type", policy.get("type") or "", ("Percent", "Pods")))
+        for field in ("value", "periodSeconds"):
+            if (policy.get(field) or 0) <= 0:
+                errors.append(FieldError.invalid(f"{where}.{field}", policy.get(field) or 0, "must be greater than zero"))
+        if (policy.get("periodSeconds") or 0) > _LONGEST_PERIOD:
+            detail = f"must be less than or equal to {_LONGEST_PERIOD}"
+            errors.append(FieldError.invalid(f"{where}.periodSeconds", policy["periodSeconds"], detail))
+    return errors
+
+
+def _target_type_errors(kind: str, path: str) -> list[FieldError]:
+    if not kind:
+        return [FieldError.required(path, "must specify a metric target type")]
+    detail = "must be either Utilization, Value, or AverageValue"
+    return [] if kind in _TARGETS else [FieldError.invalid(path, kind, detail)]
+
+
+def _target_errors(part: Mapping[str, Any], path: str) -> list[FieldError]:
+    """What is wrong with the name and the target of a metric that somebody else measures."""
+    errors: list[FieldError] = []
+    if not at(part, "metric", "name"):
+        errors.append(FieldError.required(f"{path}.metric.name", "must specify a metric name"))
+    target = part.get("target") or {}
+    errors += _target_type_errors(target.get("type") or "", f"{path}.target.type")
+    if path.endswith(".pods"):
+        if target.get("averageValue") is None:
+            detail = "must specify a positive target averageValue"
+            errors.append(FieldError.required(f"{path}.target.averageValue", detail))
+    elif target.get("value") is None and target.get("averageValue") is None:
+        detail = "must set either a target value or averageValue"
+        errors.append(FieldError.required(f"{path}.target.averageValue", detail))
+    return errors
 
 
 def _metric_errors(metric: Mapping[str, Any], path: str) -> list[FieldError]:
@@ -76,6 +168,9 @@ def _metric_errors(metric: Mapping[str, Any], path: str) -> list[FieldError]:
     for field in ("resource", "containerResource"):
         if (part := metric.get(field)) is not None:
             errors += _resource_metric_errors(part, f"{path}.{field}")
+    for field in ("object", "pods", "external"):
+        if (part := metric.get(field)) is not None:
+            errors += _target_errors(part, f"{path}.{field}")
     return errors
 
 
@@ -83,8 +178,7 @@ def _resource_metric_errors(part: Mapping[str, Any], path: str) -> list[FieldErr
     errors = [] if part.get("name") else [FieldError.required(f"{path}.name", "must specify a resource name")]
     target = part.get("target") or {}
     share, amount = target.get("averageUtilization"), target.get("averageValue")
-    if not target.get("type"):
-        errors.append(FieldError.required(f"{path}.target.type", "must specify a metric target type"))
+    errors += _target_type_errors(target.get("type") or "", f"{path}.target.type")
     if share is not None and share < 1:
         errors.append(FieldError.invalid(f"{path}.target.averageUtilization", share, "must be greater than 0"))
     if share is None and amount is None:

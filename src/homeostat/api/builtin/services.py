@@ -12,6 +12,7 @@ from typing import Any
 
 import xxhash
 
+from homeostat.api.builtin.affinity import qualified_name
 from homeostat.api.builtin.cells import few, pairs, text_at
 from homeostat.api.builtin.checks import (
     PROTOCOLS,
@@ -34,6 +35,9 @@ Spec = dict[str, Any]
 _TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 _AFFINITY = ("ClientIP", "None")
 _POLICIES = ("Cluster", "Local")
+_FAMILIES = ("IPv4", "IPv6")
+_FAMILY_POLICIES = ("PreferDualStack", "RequireDualStack", "SingleStack")
+_DISTRIBUTIONS = ("PreferClose", "PreferSameNode", "PreferSameZone")
 _NETWORK = int(ipaddress.IPv4Address("10.96.0.0"))
 _ADDRESSES = 2**20
 _NODE_PORTS = range(30000, 32768)
@@ -103,7 +107,8 @@ class ServiceRules(SpecAndStatus):
         for index, address in enumerate(spec.get("clusterIPs") or ()):
             errors += ip_address(address, f"spec.clusterIPs[{index}]") if address != "None" else []
         for index, address in enumerate(spec.get("externalIPs") or ()):
-            errors += ip_address(address, f"spec.externalIPs[{index}]")
+            where = f"spec.externalIPs[{index}]"
+            errors += ip_address(address, where) or _special_address_errors(address, where)
         errors += one_of(service_type, _TYPES, "spec.type")
         errors += _port_conflicts(ports, service_type)
         if spec.get("loadBalancerSourceRanges") and service_type != "LoadBalancer":
@@ -204,6 +209,12 @@ def _port_errors(port: Mapping[str, Any], path: str, names: set[str], *, name_re
         errors.append(FieldError.required(f"{path}.name"))
     errors += port_number(port.get("port") or 0, f"{path}.port")
     errors += one_of(port.get("protocol"), PROTOCOLS, f"{path}.protocol")
+    if protocol := port.get("appProtocol"):
+        errors += qualified_name(protocol, f"{path}.appProtocol")
+    if (number := port.get("nodePort") or 0) and number not in _NODE_PORTS:
+        first, last = _NODE_PORTS[0], _NODE_PORTS[-1]
+        detail = f"provided port is not in the valid range. The range of valid ports is {first}-{last}"
+        errors.append(FieldError.invalid(f"{path}.nodePort", number, detail))
     return errors + port_number_or_name(port.get("targetPort"), f"{path}.targetPort")
 
 
@@ -250,7 +261,17 @@ def _traffic_errors(spec: Spec, service_type: str) -> list[FieldError]:
         errors.append(FieldError.not_supported("spec.externalTrafficPolicy", external, _POLICIES))
     if internal and internal not in _POLICIES:
         errors.append(FieldError.not_supported("spec.internalTrafficPolicy", internal, _POLICIES))
-    return errors
+    if spec.get("healthCheckNodePort") and (service_type, external) != ("LoadBalancer", "Local"):
+        detail = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"
+        errors.append(FieldError.invalid("spec.healthCheckNodePort", spec["healthCheckNodePort"], detail))
+    for field, allowed in (("ipFamilyPolicy", _FAMILY_POLICIES), ("trafficDistribution", _DISTRIBUTIONS)):
+        if (given := spec.get(field)) and given not in allowed:
+            errors.append(FieldError.not_supported(f"spec.{field}", given, allowed))
+    return errors + [
+        FieldError.not_supported(f"spec.ipFamilies[{index}]", family, _FAMILIES)
+        for index, family in enumerate(spec.get("ipFamilies") or ())
+        if family not in _FAMILIES
+    ]
 
 
 class EndpointsRules(Rules):
@@ -305,6 +326,15 @@ def _special_address_errors(text: str, path: str) -> list[FieldError]:
     return []
 
 
+def _of_family_errors(text: str, family: str, path: str) -> list[FieldError]:
+    if family not in ("IPv4", "IPv6"):
+        return []
+    errors = ip_address(text, path)
+    if not errors and f"IPv{ipaddress.ip_address(text).version}" != family:
+        errors = [FieldError.invalid(path, text, f"must be an {family} address")]
+    return errors or _special_address_errors(text, path)
+
+
 class EndpointSliceRules(Rules):
     """Addresses of one type, which stays."""
 
@@ -326,9 +356,8 @@ class EndpointSliceRules(Rules):
                 errors.append(FieldError.required(path, "must contain at least 1 address"))
             elif len(addresses) > 100:
                 errors.append(FieldError.too_many(path, len(addresses), 100))
-            if obj.get("addressType") in ("IPv4", "IPv6"):
-                for number, address in enumerate(addresses):
-                    errors += ip_address(address, f"{path}[{number}]")
+            for number, address in enumerate(addresses):
+                errors += _of_family_errors(address, obj.get("addressType") or "", f"{path}[{number}]")
         names: set[str] = set()
         for index, port in enumerate(obj.get("ports") or ()):
             name = port.get("name") or ""

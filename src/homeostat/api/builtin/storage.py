@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from homeostat.api.builtin.affinity import node_selector_errors
 from homeostat.api.builtin.cells import text_at
 from homeostat.api.builtin.checks import subdomain_name, unchanged
 from homeostat.api.builtin.declare import SpecAndStatus, fill, kind, section
@@ -143,6 +144,16 @@ class VolumeRules(SpecAndStatus):
         errors += [FieldError.forbidden(f"spec.{field}", detail) for field in sources[1:]]
         if spec.get("volumeMode") not in _VOLUME_MODES:
             errors.append(FieldError.not_supported("spec.volumeMode", spec.get("volumeMode"), _VOLUME_MODES))
+        nodes = at(spec, "nodeAffinity", "required")
+        if nodes is not None:
+            errors += node_selector_errors(nodes, "spec.nodeAffinity.required")
+        elif spec.get("nodeAffinity") is not None:
+            errors.append(FieldError.required("spec.nodeAffinity.required", "must specify required node constraints"))
+        elif spec.get("local") is not None:
+            errors.append(FieldError.required("metadata.annotations", "Local volume requires node affinity"))
+        if policy == "Recycle" and at(spec, "hostPath", "path") == "/":
+            detail = "may not be 'recycle' for a hostPath mount of '/'"
+            errors.append(FieldError.forbidden("spec.persistentVolumeReclaimPolicy", detail))
         return errors
 
     def validate_update(self, obj: Object, old: Object) -> Sequence[FieldError]:

@@ -11,6 +11,7 @@ from homeostat.api.builtin.checks import (
     SELECTOR_MISMATCH,
     at_most_100_percent,
     not_negative,
+    one_of,
     percent_or_count,
     share,
     unchanged,
@@ -98,7 +99,11 @@ class DeploymentRules(Templated):
         )
 
     def validate_update(self, obj: Object, old: Object) -> Sequence[FieldError]:
-        return unchanged(at(obj, "spec", "selector"), at(old, "spec", "selector"), "spec.selector")
+        errors = unchanged(at(obj, "spec", "selector"), at(old, "spec", "selector"), "spec.selector")
+        collisions, before = (at(o, "status", "collisionCount") for o in (obj, old))
+        if before is not None and (collisions is None or collisions < before):
+            errors.append(FieldError.invalid("status.collisionCount", collisions, "cannot be decremented"))
+        return errors
 
 
 def _deployment_strategy_errors(strategy: Mapping[str, Any]) -> list[FieldError]:
@@ -247,6 +252,10 @@ class StatefulSetRules(Templated):
             errors += not_negative((rolling or {}).get("partition"), f"{path}.rollingUpdate.partition")
         else:
             errors.append(FieldError.invalid(path, strategy, "must be 'RollingUpdate' or 'OnDelete'"))
+        for field in ("whenDeleted", "whenScaled"):
+            kept = at(spec, "persistentVolumeClaimRetentionPolicy", field)
+            errors += one_of(kept, ("Retain", "Delete"), f"spec.persistentVolumeClaimRetentionPolicy.{field}")
+        errors += not_negative(at(spec, "ordinals", "start"), "spec.ordinals.start")
         errors += _counts(spec, "replicas", "minReadySeconds")
         errors += selector_and_template_errors(self._with_claims(spec), "statefulset", "StatefulSet")
         for index, claim in enumerate(spec.get("volumeClaimTemplates") or ()):

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from homeostat.api.admission import QUOTAS
 from homeostat.api.auth import usertokens
+from homeostat.api.builtin.usage import measured
 from homeostat.api.codec import metadata_of
 from homeostat.api.controllers.worker import Worker
+from homeostat.api.quotas import QUOTAS
 from homeostat.api.resource import Object, split_key
 from homeostat.model.clock import parse_time
 from homeostat.store import Delete, Event
@@ -115,13 +116,12 @@ class Housekeeping:
             self._quotas.add(event.key)
 
     def _object_changed(self, event: Event) -> None:
-        """Creations are counted as they are admitted; deletions are found by counting again."""
-        if event.value is not None:
-            return
+        """Creations are counted as they are admitted; what is given back by others is found by counting again."""
         kind, namespace, _ = split_key(event.key)
-        keys = self._plane.admission.quotas.get(namespace) if namespace else None
-        if keys and self._plane.registry.get(kind) is not None:
-            for key in keys:
+        if event.value is not None and (event.previous is None or not measured(kind)):
+            return
+        if namespace and self._plane.registry.get(kind) is not None:
+            for key in self._plane.admission.quotas.of(namespace):
                 self._quotas.add(key)
 
     async def _count(self, key: str) -> None:
@@ -129,7 +129,7 @@ class Housekeeping:
         if entry is None:
             return
         quota: Object = orjson.loads(entry.value)
-        used = await self._plane.admission.count(quota)
+        used = await self._plane.admission.quotas.count(quota)
         status = {"hard": quota["spec"].get("hard") or {}, "used": used}
         if quota.get("status") == status:
             return

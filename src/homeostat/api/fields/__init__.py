@@ -9,6 +9,7 @@ from homeostat.api.fields.apply import apply
 from homeostat.api.fields.managed import (
     ALL_BUT_STATUS,
     STATUS_ONLY,
+    Only,
     all_but_spec,
     entries_of,
     keep_times,
@@ -20,6 +21,7 @@ from homeostat.api.fields.scale import entries_of_object, entries_of_scale
 __all__ = [
     "ALL_BUT_STATUS",
     "STATUS_ONLY",
+    "Only",
     "all_but_spec",
     "apply",
     "entries_of",

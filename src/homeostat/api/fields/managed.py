@@ -8,7 +8,7 @@ from typing import Any
 
 from homeostat.api.fields.compare import compare_objects
 from homeostat.api.fields.merge import reconcile
-from homeostat.api.fields.sets import Fields, difference, recursive_difference, sanitize, union
+from homeostat.api.fields.sets import SELF, Fields, difference, recursive_difference, sanitize, union
 from homeostat.api.fields.types import Type, Untypable, type_of
 from homeostat.model.equality import same
 from homeostat.model.schema import Schema
@@ -30,13 +30,42 @@ OLD_WRITERS = "ancient-changes"
 class Reset(dict[str, Any]):
     """The fields that a way of writing cannot change; beside them, what follows from that for a comparison."""
 
-    __slots__ = ("exclude", "skip")
+    __slots__ = ("skip",)
 
     def __init__(self, fields: Fields) -> None:
         super().__init__(fields)
         # Top-level fields that are reset as a whole need not be looked at; the rest is taken away afterwards.
         self.skip = frozenset(key[2:] for key, below in fields.items() if not below)
-        self.exclude: Fields = {key: below for key, below in fields.items() if below}
+
+    def left(self, fields: Fields) -> Fields:
+        """What of these fields the writer can change."""
+        return recursive_difference(fields, self) if self else fields
+
+
+class Only(Reset):
+    """`reset` for writes that change nothing but these fields and what is below them; `*` stands for any item of a list."""
+
+    __slots__ = ("_changed",)
+
+    def __init__(self, fields: Fields) -> None:
+        super().__init__({})
+        self._changed = fields
+
+    def left(self, fields: Fields) -> Fields:
+        return _within(fields, self._changed)
+
+
+def _within(fields: Fields, mask: Fields) -> Fields:
+    kept: Fields = {}
+    for key, below in fields.items():
+        inner = mask.get(key, mask.get("*"))
+        if inner is None or key == SELF:
+            continue
+        if not inner:
+            kept[key] = below
+        elif found := _within(below, inner):
+            kept[key] = found
+    return kept
 
 
 STATUS_ONLY = Reset({"f:metadata": {}, "f:spec": {}})
@@ -223,16 +252,14 @@ class Ledger:
 
     def without_reset(self, fields: Fields) -> Fields:
         """`fields` less what this way of writing cannot change."""
-        return recursive_difference(fields, self.reset) if self.reset else fields
+        return self.reset.left(fields)
 
     def changes(self, api_version: str, old: Object | None, new: Object) -> tuple[Fields, Fields]:
         """What the write changed and removed, as seen at a version."""
         t = self.type_at(api_version)
         assert t is not None
         changed, removed = compare_objects(t, old, new, self.reset.skip)
-        if exclude := self.reset.exclude:
-            return recursive_difference(changed, exclude), recursive_difference(removed, exclude)
-        return changed, removed
+        return self.reset.left(changed), self.reset.left(removed)
 
     def write(
         self, old: Object | None, new: Object, manager: str, api_version: str, subresource: str, now: str
