@@ -313,6 +313,18 @@ def test_a_backlog_asks_the_cheapest_pool_that_can_and_not_twice() -> None:
     assert plan_of(*objects, workload("w", 8, submitted=-10)).of(Verb.SCALE_UP) == []
 
 
+def test_for_a_gang_that_finds_room_in_part_only_the_rest_is_asked() -> None:
+    gang = [workload(name, 8, submitted=-400, replicas=3) for name in ("g0", "g1")]
+    objects = [tenant("a", 64), node("n0"), node("n1")]
+    plan = plan_of(*objects, pool_of("p", 9, maximum=2), gang[0])
+    assert [(decision.name, decision.count) for decision in plan.of(Verb.SCALE_UP)] == [("p", 1)]
+    plan = plan_of(*objects, pool_of("p", 9), *gang)
+    assert [(decision.name, decision.count) for decision in plan.of(Verb.SCALE_UP)] == [("p", 4)], "what is free is there for one of them"
+    near = workload("near", 8, submitted=-400, replicas=3, topology="Rack")
+    plan = plan_of(*objects, pool_of("p", 9), near)
+    assert [(decision.name, decision.count) for decision in plan.of(Verb.SCALE_UP)] == [("p", 3)], "where a new node will stand is not known"
+
+
 def test_a_pool_at_its_maximum_is_not_asked() -> None:
     objects = [
         tenant("a", 64),

@@ -9,7 +9,7 @@ import pytest
 from tests.gpu.facts import NOW, Object, named, node, plan_of, stamp, tenant, why, workload
 
 from homeostat.gpu.decisions import Constraint, Memory, Plan, Verb
-from homeostat.gpu.kinds import FailurePolicy, GpuPolicySpec
+from homeostat.gpu.kinds import FailurePolicy, GpuPolicySpec, IdleReclaim
 from homeostat.gpu.objects import Reader
 
 QUIET = {"utilisation": 0.01, "memoryTraffic": 0.0, "cpu": 0.01}
@@ -58,6 +58,50 @@ def test_some_are_only_warned_about_or_left_alone() -> None:
     assert {d.verb for plan in idle_for(60, QUIET, idle={"mode": "Warn"}) for d in plan.decisions} == {Verb.WARN}
     assert {d.verb for plan in idle_for(60, QUIET, preemption={"mode": "Never"}) for d in plan.decisions} == {Verb.WARN}
     assert not any(plan.decisions for plan in idle_for(60, QUIET, idle={"mode": "Ignore"}))
+
+
+def reclaimed(ago: float, times: int = 1, **spec: Any) -> Object:
+    """Taken back as idle so many seconds ago, for so many times in a row."""
+    said = {"verb": "reclaim", "at": stamp(-ago), "constraint": "idle", "reason": "it was idle"}
+    return workload("w", 2, phase="Suspended", status={"reclaims": times, "decision": said}, **spec)
+
+
+@pytest.mark.parametrize(("times", "hours"), [(1, 1), (2, 2), (3, 4), (5, 16), (6, 24), (60, 24)])
+def test_what_was_taken_back_stays_off_for_longer_each_time(times: int, hours: int) -> None:
+    fleet = [tenant("a", 8), node("n1")]
+    plan = plan_of(*fleet, reclaimed(hours * 3600 - 60, times))
+    found = why(plan, "w")
+    assert (plan.decisions, found.constraint, found.never) == ([], Constraint.IDLE, False)
+    assert found.estimated_start == NOW + 60
+    assert named(plan_of(*fleet, reclaimed(hours * 3600, times)).of(Verb.RESUME)) == ["w"]
+
+
+def test_a_person_has_it_back_at_once_and_so_does_a_policy() -> None:
+    fleet = [tenant("a", 8), node("n1")]
+    for mode in ("Warn", "Ignore"):
+        assert named(plan_of(*fleet, reclaimed(60, idle={"mode": mode})).of(Verb.RESUME)) == ["w"]
+    for rules in (IdleReclaim(enabled=False), IdleReclaim(pause=timedelta(0))):
+        assert named(plan_of(*fleet, reclaimed(60), policy=GpuPolicySpec(idle=rules)).of(Verb.RESUME)) == ["w"]
+
+
+def test_who_was_idle_has_its_turn_after_the_others_however_long_it_took_to_leave() -> None:
+    def plan(phase: str, memory: Memory, *others: Object) -> Plan:
+        said = {"verb": "reclaim", "at": stamp(-7200), "constraint": "idle", "reason": "it was idle"}
+        lazy = workload("lazy", 8, submitted=-9000, started=-9000, on=[("n1", list(range(8)))], phase=phase, status={"reclaims": 1, "decision": said})
+        return plan_of(tenant("a", 8), node("n1"), lazy, *others, memory=memory)
+
+    leaves = plan("Suspending", Memory(at=NOW - 5, warned={"uid-lazy": NOW - 700}))
+    assert named(plan("Suspended", leaves.memory, workload("late", 8)).of(Verb.ADMIT, Verb.RESUME)) == ["late"]
+
+
+@pytest.mark.parametrize(("worked", "times"), [(29 * 60, 3), (30 * 60, 1)])
+def test_who_has_used_its_gpus_since_is_taken_back_as_for_the_first_time(worked: float, times: int) -> None:
+    runs = workload("w", 2, on=[("n1", [0, 1])], started=-40 * 60 - worked, status={"reclaims": 2, "decision": {"verb": "resume", "at": stamp(-3600)}})
+    idle = Memory(at=NOW - 60, idle={"uid-w": (NOW - 40 * 60, NOW - 60)}, warned={"uid-w": NOW - 600})
+    machine = node("n1", readings=[{"index": i, **QUIET} for i in range(8)])
+    [taken] = plan_of(tenant("a", 8), machine, runs, memory=idle).of(Verb.RECLAIM)
+    assert taken.count == times
+    assert taken.reason.endswith("; it comes back by itself after 4 h" if times == 3 else "; it comes back by itself after 1 h")
 
 
 # failure

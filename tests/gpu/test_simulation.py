@@ -31,6 +31,8 @@ from homeostat.gpu.simulator import (
     compare,
     even_cluster,
     generate,
+    make_nodes,
+    make_tenants,
     simulate,
     table,
 )
@@ -206,3 +208,19 @@ def test_compared_side_by_side_ours_waits_less_and_is_fairer() -> None:
 
 def test_the_governor_is_what_simulates() -> None:
     assert Simulation(*crowded(1), GpuPolicySpec()).scheduler is decide
+
+
+def test_what_is_held_costs_what_its_node_costs() -> None:
+    nodes = make_nodes([8, 8], model=[0, 1])
+    nodes.cost[:] = (80.0, 8.0)
+    fleet = Cluster(["dear", "cheap"], nodes, make_tenants(["a"], np.array([16 * WHOLE]), models=2))
+    for model, hourly in (("dear", 80.0), ("cheap", 8.0)):
+        trace = Trace("t", (Job("j", "a", 0.0, 3600.0, milli=8 * WHOLE, models=(model,)),))
+        assert simulate(trace, None, fleet).cost == pytest.approx(hourly)
+
+
+def test_what_is_all_submitted_at_once_is_looked_at_to_its_end() -> None:
+    trace = Trace("t", tuple(Job(f"j{i}", "a", 0.0, 3600.0, milli=8 * WHOLE) for i in range(4)))
+    found = simulate(trace, None, even_cluster(["a"], 2))
+    assert found.finished == 4
+    assert 0.9 < found.utilisation <= 1.0

@@ -13,6 +13,7 @@ from homeostat.gpu.agent.keeper import Keeper
 from homeostat.gpu.controller import governing, standing
 from homeostat.gpu.controller.governing import Governor
 from homeostat.gpu.controller.notes import Notes
+from homeostat.gpu.controller.tenants import Holding
 from homeostat.gpu.cycle import Cycle
 from homeostat.gpu.decisions import Memory
 from homeostat.gpu.kinds import TENANT
@@ -87,3 +88,11 @@ def it_forgets_how_processes_ended_while_no_agent_was_there(patch: pytest.Monkey
 
 def it_waits_for_ever_for_where_its_state_lies(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Cycle, "out_of_patience", lambda self, at: False)
+
+
+def it_lets_tenants_go_while_their_work_runs(patch: pytest.MonkeyPatch) -> None:
+    async def nothing(self: Holding, of: object) -> None:
+        pass
+
+    patch.setattr(Holding, "hold", nothing)
+    patch.setattr(Holding, "keep", nothing)

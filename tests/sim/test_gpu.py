@@ -172,6 +172,7 @@ CAUGHT: dict[bugs.Bug, tuple[tuple[int, ...], GpuStorm | None]] = {
     bugs.it_does_not_wait_for_who_has_to_leave: ((42, 89), None),
     bugs.it_takes_back_what_living_machines_reported: (tuple(range(2, 12)), replace(CROWDED, acts=("drain",) * 3, wear=Wear(slow_end=10.0))),
     bugs.it_forgets_how_processes_ended_while_no_agent_was_there: ((124, 254), None),
+    bugs.it_lets_tenants_go_while_their_work_runs: (tuple(range(10)), replace(CROWDED, acts=("dismiss",) * 3)),
     bugs.it_waits_for_ever_for_where_its_state_lies: ((0,), replace(CROWDED, seconds=0, machines=(2, 2), jobs=0)),
 }
 """Which seeds to look in for each bug, and in which storm."""

@@ -62,6 +62,8 @@ class Cycle:
         """Shapes that fit nowhere on a model, before anything was given away."""
         self.not_scaled: dict[int, str] = {}
         """Why no node is asked for, for those that wait too long."""
+        self.paused: dict[int, float] = {}
+        """Of those that were taken back as idle: until when each stays off."""
         self.holding: dict[int, float] = {}
         """For whom nodes are held back, and when they are expected to be free."""
         self.emptied: dict[int, Ints] = {}
@@ -152,6 +154,9 @@ class Cycle:
         self.ledger = Ledger(tenants)
         counted = np.flatnonzero(self.held & (self.column != NONE))
         self.ledger.load(w.tenant[counted], self.column[counted], self.total[counted])
+        for tenant, name in enumerate(tenants.name if self.snapshot.departing else ()):
+            if name in self.snapshot.departing:
+                self.ledger.withdraw(tenant)
         for at in np.flatnonzero(self.leaving & (self.column != NONE)).tolist():
             self.ledger.leave(int(w.tenant[at]), int(self.column[at]), int(self.total[at]))
 
@@ -298,6 +303,7 @@ class Cycle:
         constraint: Constraint,
         places: tuple[Place, ...] = (),
         beneficiary: str = "",
+        count: int = 1,
     ) -> None:
         """A decision on a workload."""
         w = self.snapshot.workloads
@@ -311,6 +317,7 @@ class Cycle:
                 constraint=constraint,
                 places=places,
                 beneficiary=beneficiary,
+                count=count,
             )
         )
 
@@ -320,9 +327,9 @@ class Cycle:
             Decision(verb=verb, kind=kind, subject=name, name=name, reason=reason, constraint=constraint, count=count)
         )
 
-    def stop(self, verb: Verb, at: int, reason: str, constraint: Constraint, beneficiary: str = "") -> None:
+    def stop(self, verb: Verb, at: int, reason: str, constraint: Constraint, beneficiary: str = "", count: int = 1) -> None:
         """Takes a workload off its GPUs. They are not free before it is gone."""
-        self.say(verb, at, reason, constraint, beneficiary=beneficiary)
+        self.say(verb, at, reason, constraint, beneficiary=beneficiary, count=count)
         self.leaving[at] = True
         if self.column[at] != NONE:
             self.ledger.leave(int(self.snapshot.workloads.tenant[at]), int(self.column[at]), int(self.total[at]))

@@ -75,7 +75,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     beneficiary: str = ""
     """Uid of the workload for which it is done."""
     count: int = 1
-    """Nodes, for scaling."""
+    """Nodes, for scaling; for what is reclaimed, how often in a row it was."""
 
 
 class Plan(msgspec.Struct, kw_only=True):

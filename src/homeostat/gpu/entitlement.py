@@ -53,7 +53,7 @@ class Ledger:
         self.drawn: Ints = np.zeros_like(self.limits.lendable)
         """What is taken of each cohort's lendable quota."""
         self.promised: Ints = np.zeros_like(self.limits.lendable)
-        """What of it is kept for those for whom nodes are being emptied."""
+        """What of it is kept for those for whom nodes are being emptied, or goes with its tenant."""
 
     def settled(self) -> Ledger:
         """A copy as it will be when all that is on its way out is gone."""
@@ -105,6 +105,13 @@ class Ledger:
     def promise(self, tenant: int, column: int, milli: int) -> None:
         """Keeps so much of what the cohort has to lend from all who come later in this cycle."""
         self.promised[self.limits.cohort[tenant], column] += milli
+
+    def withdraw(self, tenant: int) -> None:
+        """Lends no more of what a tenant has that is being deleted: it would be taken back from whoever gets it when that is gone. What was lent stays
+        lent until then."""
+        limits = self.limits
+        lends, own = limits.nominal[tenant] - limits.kept[tenant], np.maximum(self.used[tenant] - limits.kept[tenant], 0)
+        self.promised[limits.cohort[tenant]] += np.maximum(lends - own, 0)
 
     def excess(self) -> Ints:
         """How much each tenant uses beyond the most that it may, those on their way out not counted."""

@@ -19,7 +19,7 @@ from homeostat.gpu.fleet import Need
 from homeostat.gpu.kinds import Ahead, share_text
 from homeostat.gpu.policies.admission import shapes
 from homeostat.gpu.policies.fair_share import BORROWED, OVERDUE, OWN, grouped_sum
-from homeostat.gpu.snapshot import NONE, Bools, Floats, Ints, Spot, Topology
+from homeostat.gpu.snapshot import DEPARTING, NONE, Bools, Floats, Ints, Spot, Topology
 from homeostat.gpu.unfit import Emptied, Unfit
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _LEAVING = 30.0
 _CODE = {constraint: code for code, constraint in enumerate(_KINDS)}
 _NOT_BY_COUNT = [_CODE[one] for one in (Constraint.QUOTA, Constraint.CAPACITY, Constraint.FRAGMENTATION, Constraint.TOPOLOGY, Constraint.HOME)]
 _FOR_ROOM = (Constraint.CAPACITY, Constraint.FRAGMENTATION, Constraint.TOPOLOGY)
-_PASSES = (Constraint.BUDGET, Constraint.OBSERVER)
+_PASSES = (Constraint.BUDGET, Constraint.IDLE, Constraint.OBSERVER)
 """What keeps work out of the queue and passes by itself."""
 
 
@@ -112,6 +112,9 @@ class Pending:
             found._bind()
             found._estimate()
         found._await_budgets()
+        for at, until in cycle.paused.items():
+            if found._code[at] == _CODE[Constraint.IDLE]:
+                found._start[at] = until
         return found
 
     @classmethod
@@ -355,6 +358,8 @@ class Pending:
 
     def _plainly(self, at: int, constraint: Constraint) -> str:
         w, cycle = self._cycle.snapshot.workloads, self._cycle
+        if constraint is Constraint.TENANT and w.tenant[at] == DEPARTING:
+            return _DEPARTS
         return _SENTENCES[constraint].format(
             gpus=gpus(int(cycle.total[at])),
             wants=share_text(int(cycle.total[at])),
@@ -388,8 +393,10 @@ _SENTENCES = {
     Constraint.CAPACITY: "it wants {gpus}, and fewer are free{where}",
     Constraint.RESERVATION: "the GPUs that are free are held for others that come before it",
     Constraint.HOME: "its state lies on a node whose GPUs are taken",
+    Constraint.IDLE: "it did not use its GPUs and was taken off them: it stays off for a pause, and then it is its turn again",
     Constraint.OBSERVER: "too many nodes are silent at once: nothing is decided until they are heard again",
 }
+_DEPARTS = "its tenant is being deleted: nothing more of it starts"
 _WHERE = {Spot.ALLOW: "", Spot.REQUIRE: " on spot nodes", Spot.AVOID: " on nodes that are not spot"}
 
 

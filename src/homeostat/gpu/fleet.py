@@ -149,6 +149,11 @@ class Fleet:
             return bool((self._able(need, (model,)) & self.packer.fits(need.pod())).any())
         return self._find(need, (model,), -NEVER) is not None
 
+    def room_for(self, need: Need, model: int) -> int:
+        """How many of its replicas would find a place now, on nodes that are held back for nobody."""
+        nodes = self._by_model[model]
+        return int(self._slots(need, nodes[self.allows(need, nodes, NEVER)]).sum())
+
     def place(self, need: Need, models: int | Sequence[int], ends: float = 0.0) -> Taken | None:
         """Finds GPUs of one of these models for all replicas and takes them, or takes nothing. Nodes held back for another are given only
         until then: `ends` is when this one will be done."""

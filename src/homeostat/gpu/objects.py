@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from homeostat.gpu.beats import Beats
 from homeostat.gpu.decisions import Verb
-from homeostat.gpu.kinds import SIZE_MOST, WHOLE, NodeStage, is_part, milli
+from homeostat.gpu.kinds import SIZE_MOST, WHOLE, NodeStage, in_short, is_part, milli
 from homeostat.gpu.membership import got_by, pool_of
 from homeostat.gpu.snapshot import (
     ANY_MODEL,
+    DEPARTING,
     NEVER,
     NONE,
     NOT_ALLOWED,
@@ -33,6 +34,7 @@ from homeostat.gpu.snapshot import (
     Phase,
     Places,
     Pools,
+    Reclaim,
     Refusal,
     Snapshot,
     Spot,
@@ -108,8 +110,9 @@ class Reader:
         """By slot: rows of replica, node, gpu, milli. Nodes are numbered in the order in which they were first named."""
         self._numbers: dict[str, int] = {}
         self._refusals: dict[str, Refusal] = {}
+        self._reclaims: dict[str, Reclaim] = {}
         self._placed_for: dict[int, str] = {}
-        """By slot, of those that hold GPUs: the tenant for whom they were placed."""
+        """By slot, of those that hold GPUs: the tenant for whom they were placed, where that was written down."""
         self._astray: dict[str, str] = {}
         self._unresolved: set[int] = set()
         """Slots whose tenant and models are still names."""
@@ -186,7 +189,10 @@ class Reader:
         with np.errstate(invalid="ignore"):
             rows["ran"] = np.where(runs, np.maximum(rows["ran"], now - rows["started"]), rows["ran"])
         places, missing = self._places(slots, nodes, now)
-        return Snapshot(now, models, Workloads.of(rows, uids, names), places, nodes, tenants, pools, missing, dict(self._refusals), dict(self._astray))
+        departing = frozenset(name for name, obj in self._tenants.items() if _is_deleted(obj))
+        every = Workloads.of(rows, uids, names)
+        refusals, astray, reclaims = dict(self._refusals), dict(self._astray), dict(self._reclaims)
+        return Snapshot(now, models, every, places, nodes, tenants, pools, missing, refusals, astray, departing, reclaims)
 
     def _in_order(self) -> Ints:
         """The slots of all workloads by submission and uid: what moved is put in where it belongs, all else stays as it was."""
@@ -252,14 +258,19 @@ class Reader:
             self._assigned[slot] = self._rows_of(status["assignment"])
         else:
             self._assigned.pop(slot, None)
-        if status.get("tenant") and status.get("assignment") and status.get("phase") in _HOLDING:
-            self._placed_for[slot] = status["tenant"]
+        if status.get("assignment") and status.get("phase") in _HOLDING:
+            self._placed_for[slot] = status.get("tenant", "")
         else:
             self._placed_for.pop(slot, None)
         if (refusal := _refusal(status)) is not None:
             self._refusals[uid] = refusal
         else:
             self._refusals.pop(uid, None)
+        if status.get("reclaims"):
+            said = status.get("decision") or {}
+            self._reclaims[uid] = Reclaim(status["reclaims"], _time(said.get("at") if said.get("verb") == Verb.RECLAIM else None))
+        else:
+            self._reclaims.pop(uid, None)
         if row[_SUBMITTED] != self._rows["submitted"][slot]:
             self._moved.add(slot)
         self._rows[slot] = row
@@ -271,6 +282,7 @@ class Reader:
         if slot is not None:
             self._assigned.pop(slot, None)
             self._refusals.pop(uid, None)
+            self._reclaims.pop(uid, None)
             self._placed_for.pop(slot, None)
             self._astray.pop(uid, None)
             self._unresolved.discard(slot)
@@ -293,21 +305,28 @@ class Reader:
             mask_of.append(masks[wanted])
             key = (tenant, name.partition("/")[0])
             if key not in found:
-                found[key] = NONE if tenant not in index else index[tenant] if self._may_use(*key) else NOT_ALLOWED
+                found[key] = NONE if tenant not in index else self._counts_for(*key, index[tenant])
             tenant_of.append(found[key] if found[key] >= 0 else self._stand_in(slot, found[key], index))
         self._rows["models"][slots], self._rows["tenant"][slots] = mask_of, tenant_of
         self._unresolved.clear()
 
     def _stand_in(self, slot: int, unknown: int, index: dict[str, int]) -> int:
-        """The tenant that one counts for which names none that it may use: while it holds GPUs, the one that it was placed for."""
-        found = index.get(self._placed_for.get(slot, ""))
+        """The tenant that one counts for which names none that it may use, or one that is being deleted: while it holds GPUs, the one that it was
+        placed for."""
+        if slot not in self._placed_for:
+            return unknown
+        found = index.get(self._placed_for[slot] or (self._texts[slot][2] if unknown == DEPARTING else ""))
         if found is None:
             return unknown
         self._astray[self._texts[slot][0]] = self._texts[slot][2]
         return found
 
-    def _may_use(self, tenant: str, namespace: str) -> bool:
-        return namespace in (self._tenants[tenant]["spec"].get("namespaces") or (tenant,))
+    def _counts_for(self, tenant: str, namespace: str, at: int) -> int:
+        """What a workload of a namespace that names a tenant (`at`) counts for: that, or why it may not start."""
+        declared = self._tenants[tenant]
+        if namespace not in (declared["spec"].get("namespaces") or (tenant,)):
+            return NOT_ALLOWED
+        return DEPARTING if _is_deleted(declared) else at
 
     def _rows_of(self, assignment: Sequence[Object]) -> Ints:
         numbers, rows = self._numbers, []
@@ -402,7 +421,7 @@ def _refusal(status: Object) -> Refusal | None:
     if not tries and said.get("verb") != Verb.KEEP:
         return None
     verb, constraint, beneficiary = (said.get(field, "") for field in ("verb", "constraint", "beneficiary"))
-    return Refusal(tries, why, verb, constraint, beneficiary, _time(said.get("at")))
+    return Refusal(tries, in_short(why), verb, constraint, beneficiary, _time(said.get("at")))
 
 
 def _check(obj: Object) -> None:
@@ -526,9 +545,14 @@ def _read_pools(pools: Sequence[Object], models: dict[str, int]) -> Pools:
     )
 
 
+def _is_deleted(obj: Object) -> bool:
+    """Whether it was deleted, and is held by somebody."""
+    return bool(obj["metadata"].get("deletionTimestamp"))
+
+
 def _wanted(pool: Object, limit: str) -> int:
     """Of a pool that is deleted nothing is wanted any more."""
-    return 0 if pool["metadata"].get("deletionTimestamp") else int(pool["spec"].get(limit, 0))
+    return 0 if _is_deleted(pool) else int(pool["spec"].get(limit, 0))
 
 
 def _size(spec: Object, field: str) -> int:

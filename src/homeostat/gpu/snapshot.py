@@ -25,6 +25,8 @@ NONE = -1
 """Belongs to no group, or names one that does not exist."""
 NOT_ALLOWED = -2
 """Names a tenant that its namespace may not use."""
+DEPARTING = -3
+"""Names a tenant that is being deleted."""
 UNLIMITED = 2**50
 ANY_MODEL = 2**63 - 1
 """A request that names no model. Models are bits, 63 of them at most."""
@@ -204,6 +206,15 @@ class Refusal(NamedTuple):
     at: float
 
 
+class Reclaim(NamedTuple):
+    """A workload that was taken back, for it did not use its GPUs."""
+
+    times: int
+    """How often in a row."""
+    at: float
+    """When; NaN: it has come back since."""
+
+
 class Nodes(msgspec.Struct, frozen=True, eq=False):
     """One entry a node, by name; what is said of GPUs is a row a node, as wide as the largest of them."""
 
@@ -311,7 +322,12 @@ class Snapshot(msgspec.Struct, frozen=True, eq=False):
     refusals: Mapping[str, Refusal] = msgspec.field(default_factory=dict)
     """By uid."""
     astray: Mapping[str, str] = msgspec.field(default_factory=dict)
-    """By uid, of those that hold GPUs: the tenant that each names, and may not. They are counted for the one that they were placed for."""
+    """By uid, of those that hold GPUs: the tenant that each names, and may not, or that is being deleted. They are counted for the one that they were
+    placed for."""
+    departing: frozenset[str] = frozenset()
+    """Tenants that are being deleted: what runs counts for them, and nothing more of them starts."""
+    reclaims: Mapping[str, Reclaim] = msgspec.field(default_factory=dict)
+    """By uid."""
 
     @classmethod
     def from_objects(cls, objects: Sequence[dict[str, object]], now: float) -> Snapshot:
@@ -323,6 +339,18 @@ class Snapshot(msgspec.Struct, frozen=True, eq=False):
         for obj in objects:
             reader.put(obj)
         return reader.snapshot(now)
+
+
+def on_gpus(snapshot: Snapshot) -> Bools:
+    """Which workloads hold GPUs, or are about to."""
+    phase = snapshot.workloads.phase
+    return np.asarray((phase >= Phase.STARTING) & (phase <= Phase.SUSPENDING))
+
+
+def holders(snapshot: Snapshot) -> set[str]:
+    """The tenants of which something holds GPUs."""
+    tenant = snapshot.workloads.tenant[on_gpus(snapshot)]
+    return {snapshot.tenants.name[at] for at in np.unique(tenant[tenant >= 0]).tolist()}
 
 
 def capacity(nodes: Nodes, models: int) -> Ints:

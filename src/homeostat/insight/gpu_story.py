@@ -11,6 +11,7 @@ from homeostat.gpu.cycle import HOUR, gpus
 from homeostat.gpu.decisions import Constraint, Decision
 from homeostat.gpu.explain import Why
 from homeostat.gpu.kinds import WHOLE, milli
+from homeostat.gpu.policies.quota import unusable
 from homeostat.insight.fleets import hold_of
 from homeostat.insight.gpu import Facts, Object, phase_of, title
 from homeostat.insight.gpu_view import clock_off, lost_nodes
@@ -43,10 +44,14 @@ _WAY_OUT = {
     "tenant": "name a tenant of `homeostat gpu quota` that allows the namespace {namespace}",
     "request": "ask for whole GPUs, or for a fraction of one",
     "stopped": '`kubectl patch workload {name} -n {namespace} --type=merge -p \'{{"spec":{{"suspended":false}}}}\'`',
+    "idle": '`kubectl patch workload {name} -n {namespace} --type=merge -p \'{{"spec":{{"idle":{{"mode":"Warn"}}}}}}\'` has it back at once, and only warned',
     "home": "what runs on that node makes way or ends",
     "reservation": "those ahead of it start",
     "observer": "the nodes are heard again: look after their agents, or the clocks",
 }
+
+
+_WHEN = {Constraint.BUDGET: "when the next period of the budget begins", Constraint.IDLE: "when its pause is over and there is room"}
 
 
 def find(facts: Facts, wanted: str, sees: Callable[[str], bool] = lambda namespace: True) -> Object:
@@ -186,8 +191,8 @@ class Story:
         cycle = self.facts.plan.pending.cycle
         stray = self.uid in cycle.snapshot.astray
         if stray or (self.uid in cycle.index and cycle.snapshot.workloads.tenant[cycle.index[self.uid]] < 0):
-            counts = f"for {self.status['tenant']}" if stray else "in no quota"
-            yield "but", f"{self.spec['tenant']} is no tenant that its namespace may use: what it holds counts {counts}, and it does not start again"
+            nobody = f"{self.spec['tenant']} is no tenant that its namespace may use: what it holds counts in no quota, and it does not start again"
+            yield "but", unusable(cycle.snapshot, cycle.index[self.uid]) if stray else nobody
 
     def _since(self, text: str) -> str:
         return ago(self.facts.now - parse_time(text))
@@ -253,8 +258,8 @@ class Story:
             return "not as things are: that other work ends would not let it start"
         if starts is None:
             return "nobody can say when"
-        by = "when the next period of the budget begins" if why.constraint is Constraint.BUDGET else "by how long what runs is expected to go on"
-        return f"in about {ago(starts)}, {by}"
+        near = starts if starts < 600 else round(starts / 60) * 60
+        return f"in about {ago(near)}, {_WHEN.get(why.constraint, 'by how long what runs is expected to go on')}"
 
     def _what_comes(self) -> str:
         if self.facts.halts and (self.next is not None or self._is_cleared_for()):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -115,8 +116,8 @@ def quotas(facts: Facts) -> list[Row]:
     """How each tenant stands with each type of GPU it has a quota for. GPUs are numbers, hours are GPU hours."""
     cycle = facts.plan.pending.cycle
     names = {name: at for at, name in enumerate(facts.snapshot.tenants.name)}
-    of = facts.snapshot.workloads.tenant
-    waiting = np.bincount(of[cycle.waits & (of >= 0)], minlength=len(names))
+    row_of, waits = rows_of(facts), {facts.snapshot.workloads.uid[at] for at in np.flatnonzero(cycle.waits).tolist()}
+    waiting = Counter(row_of(facts.workloads[uid]) for uid in waits)
     found = []
     for one in standings(Cycle(facts.snapshot, facts.policy, facts.memory)):  # as it is: a cycle that decided counts what it lets in
         at, spec = names[one.tenant], facts.tenants[one.tenant]["spec"]
@@ -131,7 +132,8 @@ def quotas(facts: Facts) -> list[Row]:
                 "borrowed": one.borrowed / WHOLE,
                 "over": one.over / WHOLE,
                 "lent": one.lent / WHOLE,
-                "waiting": int(waiting[at]),
+                "waiting": waiting[one.tenant, one.model],
+                "deleting": one.tenant in facts.snapshot.departing,
                 "weight": float(facts.snapshot.tenants.weight[at]),
                 "dominantShare": round(float(cycle.share[at]), 4),
                 "dominantShareNow": round(float(cycle.share_now[at]), 4),
@@ -157,10 +159,30 @@ def _budget(facts: Facts, tenant: str, spec: Row) -> Row | None:
 def tenants(facts: Facts) -> list[Row]:
     """The same, and how many workloads of each run, wait, are suspended and have ended."""
     none = {"running": 0, "pending": 0, "suspended": 0, "ended": 0}
-    counts: dict[str, dict[str, int]] = {}
+    row_of, counts = rows_of(facts), dict[tuple[str, str], dict[str, int]]()
     for obj in facts.workloads.values():
-        counts.setdefault(obj["spec"]["tenant"], dict(none))[_COUNTED.get(phase_of(obj), "running")] += 1
-    return [{**row, **counts.get(row["tenant"], none)} for row in quotas(facts)]
+        counts.setdefault(row_of(obj), dict(none))[_COUNTED.get(phase_of(obj), "running")] += 1
+    return [{**row, **counts.get((row["tenant"], row["model"]), none)} for row in quotas(facts)]
+
+
+def rows_of(facts: Facts) -> Callable[[Object], tuple[str, str]]:
+    """Says of a workload in which row it counts, by tenant and type: once, so that rows add up. That is the type that it has or is to get; where
+    that is none, or it has ended, the first of its tenant."""
+    cycle, models = facts.plan.pending.cycle, facts.snapshot.models
+    of, there = facts.snapshot.workloads.tenant, facts.snapshot.tenants
+    column = np.where(cycle.column != NONE, cycle.column, columns_of(there, of, cycle.lead))
+    may = np.where(cycle.allowed.any(axis=1), cycle.allowed.argmax(axis=1), NONE) if len(models) else np.full(len(of), NONE)
+    column = np.where(column != NONE, column, columns_of(there, of, may)).tolist()
+    first = {name: min((int(one) for one in there.column[at] if one != NONE), default=NONE) for at, name in enumerate(there.name)}
+
+    def row_of(obj: Object) -> tuple[str, str]:
+        at = cycle.index.get(obj["metadata"]["uid"], NONE)
+        counted = at != NONE and of[at] >= 0
+        tenant = there.name[of[at]] if counted else obj["spec"]["tenant"]
+        entry = column[at] if counted and column[at] != NONE else first.get(tenant, NONE)
+        return tenant, models[entry] if NONE < entry < len(models) else "*"
+
+    return row_of
 
 
 def entitlements(facts: Facts) -> dict[str, float]:

@@ -20,9 +20,10 @@ from click.testing import CliRunner
 from tests.cli.conftest import COMMAND
 
 from homeostat.cli import main
-from homeostat.gpu.kinds import GROUP, NODE, POLICY, WORKLOAD
+from homeostat.gpu.kinds import GROUP, NODE, POLICY, TENANT, WORKLOAD
 from homeostat.guards.policy import POLICY_KIND
 from homeostat.model.clock import format_micro_time, format_time
+from homeostat.model.protocol import FINALIZER
 
 from .conftest import Ask, Fleet
 
@@ -151,7 +152,7 @@ def _machine(fleet: Fleet, name: str, behind: float = 0.0, **status: object) -> 
 
 
 def test_explain_says_that_nothing_is_taken_for_idle_on_a_node_with_a_wrong_clock(ask: Ask, fleet: Fleet) -> None:
-    _machine(fleet, "slow", behind=600)
+    _machine(fleet, "slow", behind=602)
     fleet.workload("there", "speech", on=("slow", [0]))
     said = ask("explain", "there").stdout
     assert "but        the clock of slow is 10 min" in said
@@ -296,6 +297,43 @@ def test_top_shows_which_nodes_take_no_work_whether_by_people_or_by_the_governor
     assert "cordoned" in lines["n2"]
     assert "draining" in lines["n3"]
     assert "cordoned" not in lines["n1"]
+
+
+def test_a_workload_counts_in_one_row_of_its_tenant_by_the_type_that_it_has_or_waits_for(ask: Ask, fleet: Fleet) -> None:
+    fleet.node("n2")
+    fleet.plane._call(lambda client: client.kind(NODE.api_version, "GpuNode").patch("n2", {"spec": {"model": "A100"}}))
+    quotas = [{"model": model, "nominal": 1} for model in ("A100", "B200", "H100")]
+    fleet.tenant("lab", 0, quotas=quotas)
+    fleet.workload("old", "lab", on=("n2", [0]))
+    fleet.workload("new", "lab", on=("n1", [6]))
+    for name, models in (("more", ["A100"]), ("most", ["H100"]), ("odd", ["X1"])):
+        fleet.workload(name, "lab", resources={"gpus": 2, "models": models})
+    fleet.workload("off", "lab", resources={"gpus": 2, "models": ["H100"]}, status={"phase": "Suspended"})
+    rows = [row for row in json.loads(ask("top", "-o", "json").stdout)["tenants"] if row["tenant"] == "lab"]
+    found = {row["model"]: tuple(row[name] for name in ("running", "pending", "suspended", "waiting")) for row in rows}
+    assert found == {"A100": (1, 2, 0, 2), "B200": (0, 0, 0, 0), "H100": (1, 1, 1, 2)}
+
+
+def test_a_tenant_that_is_being_deleted_is_shown_as_such_and_why_it_is_still_there(ask: Ask, fleet: Fleet) -> None:
+    fleet.workload("next", "speech")
+    fleet.plane._call(lambda client: client.kind(TENANT.api_version, "Tenant").patch("speech", {"metadata": {"finalizers": [FINALIZER]}}))
+    fleet.plane._call(lambda client: client.kind(TENANT.api_version, "Tenant").delete("speech"))
+    for command in (["quota"], ["top"]):
+        (row,) = [line for line in ask(*command).stdout.splitlines() if "speech" in line]
+        assert "speech (being deleted)" in row
+    assert "speech is being deleted: what it holds counts for speech, and it does not start again" in ask("explain", "decode").stdout
+    waits = ask("explain", "next").stdout
+    assert "by tenant, for" in waits
+    assert "its tenant is being deleted: nothing more of it starts" in waits
+
+
+def test_explain_says_why_what_was_taken_back_as_idle_stays_off_and_how_to_have_it_back(ask: Ask, fleet: Fleet) -> None:
+    said = {"verb": "reclaim", "at": format_time(time.time() - 600), "constraint": "idle", "reason": "it was idle"}
+    fleet.workload("lazy", "speech", status={"phase": "Suspended", "reclaims": 1, "decision": said})
+    told = ask("explain", "lazy").stdout
+    assert "held back  by idle" in told
+    assert "in about 50m, when its pause is over and there is room" in told
+    assert """kubectl patch workload lazy -n default --type=merge -p '{"spec":{"idle":{"mode":"Warn"}}}'""" in told
 
 
 def test_top_shows_who_holds_each_gpu_how_it_is_and_which_node_is_lost(ask: Ask, fleet: Fleet) -> None:

@@ -105,6 +105,15 @@ async def test_what_cannot_be_started_says_why(world: World, tmp_path: Path) -> 
     assert reasons["nogpu"] == "this node has no GPU 8"
 
 
+async def test_a_reason_is_passed_on_in_short_whatever_is_in_it(world: World) -> None:
+    async with world.agent():
+        await world.submit("long", ["x" * 50_000])
+        reason = (await world.reported("long", "Failed"))["reason"]
+    assert len(reason) == 500
+    assert reason.startswith("xxx")
+    assert "x is not a program that can be run" in reason
+
+
 async def test_a_deleted_workload_ends_and_nothing_of_it_is_left(world: World) -> None:
     async with world.agent():
         uid = await world.submit("job", python(COUNTER, world.folder / "n"))

@@ -92,6 +92,13 @@ def test_it_says_who_is_waited_for() -> None:
     assert lagging(running, lambda node: node == "n1", deleting=True) == ""
 
 
+def test_however_much_an_agent_says_a_sentence_stays_one() -> None:
+    much = "x" * 100_000 + " is no program"
+    failed = settled(gang("Running", report(0, "Running"), report(1, "Failed", reason=much)), NOW, nowhere) or {}
+    waits = lagging(gang("Running", report(0, "Running"), report(1, "Unknown", reason=much))["status"], nowhere)
+    assert all(len(text) < 600 and text.endswith("x is no program") for text in (failed["reason"], waits))
+
+
 def test_the_gpu_hours_of_a_run_are_counted_when_it_ends() -> None:
     obj = gang("Running", report(0, "Exited"), report(1, "Exited"), startedAt="2026-11-15T00:00:00Z", gpuHours=1.5)
     later = 1_794_700_800.0 + 3600  # an hour after it started
@@ -112,6 +119,13 @@ def test_to_suspend_counts_it_and_says_why() -> None:
     wish = Wish(state_of(obj["status"]), state_of({"phase": "Suspended"}), said, NOW)
     patch = carried_out(obj, wish, NOW, nowhere)
     assert (patch["phase"], patch["suspensions"], patch["reason"]) == ("Suspending", 2, "over quota")
+
+
+def test_to_take_back_what_is_idle_counts_how_often_in_a_row() -> None:
+    said = Decision(verb=Verb.RECLAIM, kind="Workload", subject="g", name="g", reason="idle", constraint=Constraint.IDLE, count=3)
+    obj = gang("Running", report(0, "Running"), report(1, "Running"), reclaims=2)
+    wish = Wish(state_of(obj["status"]), state_of({"phase": "Suspended"}), said, NOW)
+    assert carried_out(obj, wish, NOW, nowhere)["reclaims"] == 3
 
 
 def test_who_is_stopped_while_it_comes_back_is_off_when_its_agents_say_so_anew() -> None:

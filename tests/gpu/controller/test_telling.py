@@ -56,12 +56,17 @@ async def test_gpus_are_reclaimed_when_gpu_memory_and_cpu_are_idle_and_not_while
         [event] = await _some(world, "Workload", "Idle")
         assert (event["type"], event["involvedObject"]["name"]) == ("Warning", "sleeps")
         off = await world.phase("sleeps", "Suspended")
-        assert off["status"]["constraint"] == "idle"
+        assert (off["status"]["constraint"], off["status"]["reclaims"]) == ("idle", 1)
+        waits = await world.until("sleeps", lambda obj: bool(obj["status"].get("estimatedStart")))
+        assert waits["status"]["reason"].startswith("it did not use its GPUs and was taken off them")
         works = await world.workloads.get("works")
         assert works["status"]["phase"] == "Running"
         assert not condition_is(works, "Idle")
         node = await world.nodes.get("n1")
         assert node["status"]["gpus"][works["status"]["assignment"][0]["gpus"][0]]["cpu"] > 0.1
+        assert (await world.workloads.get("sleeps"))["status"]["phase"] == "Suspended", "it comes and goes while nobody waits"
+        await world.workloads.patch("sleeps", {"spec": {"idle": {"mode": "Warn"}}})
+        await world.phase("sleeps", "Running")
 
 
 async def test_a_wait_beyond_what_was_promised_is_told_on_the_workload_and_counted_for_its_tenant(world: World) -> None:

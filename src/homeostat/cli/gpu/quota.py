@@ -59,10 +59,15 @@ def known_tenant(facts: Facts, name: str) -> None:
     raise click.ClickException(f"there is no tenant '{name}'.{hint}")
 
 
+def titled(row: dict[str, Any]) -> str:
+    """A tenant, and whether it is on its way out."""
+    return f"{row['tenant']} (being deleted)" if row["deleting"] else str(row["tenant"])
+
+
 def _cells(row: dict[str, Any]) -> list[str]:
     budget = row["budget"]
     hours = "" if budget is None else f"{budget['used']:.12g} of {budget['gpuHours']:.12g} GPU h"
     amounts = [f"{row[name]:g}" for name in ("nominal", "used", "borrowed", "lent", "waiting")]
     if row["over"]:
         amounts[1] += f", {row['over']:g} too many"
-    return [row["tenant"], row["cohort"] or "-", row["model"], *amounts, f"{row['dominantShare']:.3f}", hours or "-"]
+    return [titled(row), row["cohort"] or "-", row["model"], *amounts, f"{row['dominantShare']:.3f}", hours or "-"]

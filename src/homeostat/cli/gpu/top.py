@@ -188,12 +188,14 @@ def _part(share: float) -> str:
 def _tenant_lines(people: list[dict[str, Any]], letters: dict[str, str]) -> list[str]:
     if not people:
         return ["there are no tenants: a Tenant says who may use how many GPUs"]
+    from homeostat.cli.gpu.quota import titled
+
     head = ["", "TENANT", "TYPE", "USED", "QUOTA", "BORROWED", "RUNNING", "WAITING", "SUSPENDED", "SHARE"]
     names = ("used", "nominal", "borrowed", "running", "pending", "suspended")
     plain = [
         [
             letters.get(one["tenant"], "?"),
-            one["tenant"],
+            titled(one),
             one["model"],
             *(f"{one[name]:g}" for name in names),
             f"{one['dominantShare']:.2f}",

@@ -8,9 +8,11 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from msgspec.structs import replace
+
 from homeostat.client import Client, Key, Unreachable
 from homeostat.client.backoff import Backoff
-from homeostat.gpu.kinds import WORKLOAD, Report
+from homeostat.gpu.kinds import WORKLOAD, Report, in_short
 from homeostat.model.errors import ApiError
 from homeostat.model.kinds import encode
 
@@ -81,7 +83,8 @@ class Reports:
         if found is None:
             return True
         key = found.key
-        reports = [encode(report) for one in found.hosted if (report := one.report()) is not None]
+        said = [report for one in found.hosted if (report := one.report()) is not None]
+        reports = [encode(replace(report, reason=in_short(report.reason))) for report in said]
         if reports == found.reported:
             return True
         obj = {

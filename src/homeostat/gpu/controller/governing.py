@@ -31,6 +31,7 @@ from homeostat.gpu.controller.standing import (
     state_of,
     target_of,
 )
+from homeostat.gpu.controller.tenants import Holding
 from homeostat.gpu.controller.undone import begin_anew, is_reserved, take_back
 from homeostat.gpu.decisions import Memory, Plan, Verb
 from homeostat.gpu.governor import decide
@@ -119,6 +120,7 @@ class Governor:
         }
         for info in (TENANT, NODE, POOL, POLICY):
             self._informers[info.kind] = client.kind(info.api_version, info.kind).informer()
+        self._tenants = Holding(client, self._informers[TENANT.kind], MANAGER)
         self.hearing = Hearing(client, self._clock, self._reader)
         self.known = Known(self._informers[WORKLOAD.kind], self._clock, self.hearing, self.price)
         for kind, informer in self._informers.items():
@@ -367,6 +369,7 @@ class Governor:
             self.nodes.adopt(plan, snapshot, self._policy)
             self._planned, self._trouble = now, ""
             self._decided, self._took = began, asyncio.get_running_loop().time() - began
+        await self._tenants.keep(snapshot)
         for ref in self._speaker.speak(snapshot, plan, busy=bool(self._starts)):
             self.bell.ring(ref)
 
@@ -464,6 +467,8 @@ class Governor:
 
     async def carry_out(self, ref: Ref, target: WorkloadState) -> Object:
         """Writes what a workload is to be, for agents to act on; gives what was written. `Moved` where that is no longer what is wanted."""
+        if target.phase is Stage.RUNNING and state_of(self.known.status(ref)).phase is not Stage.RUNNING and (begun := self.known.object(ref)):
+            await self._tenants.hold(begun["spec"]["tenant"])
         if ref.uid in self._firm:  # what is decided meanwhile counts it as placed
             obj, patch = self._promise(ref, target)
         else:

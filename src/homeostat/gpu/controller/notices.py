@@ -25,7 +25,7 @@ _WORDS = {
     Constraint.OBSERVER: "ObserverSuspected",
     Constraint.SUSPENSION: "CannotSuspend",
 }
-_USED_AGAIN = "its GPUs are used again"
+_USED_AGAIN = "its GPUs are used again, or it has only just come back to them"
 
 
 class Notices:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 
 from homeostat.gpu.decisions import Decision, Verb
-from homeostat.gpu.kinds import WHOLE, Place, Preemption, ReplicaState
+from homeostat.gpu.kinds import WHOLE, Place, Preemption, ReplicaState, in_short
 from homeostat.gpu.kinds import Phase as Stage
 from homeostat.loop.record import Record
 from homeostat.loop.status import status_of
@@ -106,6 +106,8 @@ def carried_out(obj: Object, wish: Wish, now: float, lost: Lost, price: Price = 
     if target.phase is Stage.FAILED:
         return {**patch, "phase": "Failed"}
     patch |= {"phase": "Suspending", "suspensions": status.get("suspensions", 0) + 1}
+    if wish.decision.verb is Verb.RECLAIM:
+        patch["reclaims"] = wish.decision.count
     if status.get("phase") == Stage.STARTING and _SUSPENDED in (one.get("state") for one in status.get("reports") or ()):
         # From before it was begun: by now it may be on its way back, and agents tell anew.
         patch["reports"] = [one for one in status["reports"] if one.get("state") != _SUSPENDED]
@@ -153,7 +155,7 @@ def settled(obj: Object, now: float, lost: Lost, price: Price = free) -> Object 
         return {"phase": "Succeeded", "reason": "", "startedAt": None, **_used(obj, now, price)}
     failed = next(((node, report) for node, report in found if report.get("state") == ReplicaState.FAILED), None)
     if failed is not None:
-        why = f"replica {failed[1]['replica']} on {failed[0]}: {failed[1].get('reason', '')}"
+        why = f"replica {failed[1]['replica']} on {failed[0]}: {in_short(failed[1].get('reason', ''))}"
         return {"phase": "Failed", "reason": why, "startedAt": None, **_used(obj, now, price)}
     if stage is Stage.STARTING and not _not_running(status):
         return {"phase": "Running", "reason": "", "constraint": None}
@@ -233,7 +235,7 @@ def _placed(status: Status) -> Iterator[tuple[str, Status, list[int]]]:
 
 
 def _because(report: Status) -> str:
-    return f": {report['reason']}" if report.get("reason") else ""
+    return f": {in_short(report['reason'])}" if report.get("reason") else ""
 
 
 def _used(obj: Object, now: float, price: Price) -> Object:

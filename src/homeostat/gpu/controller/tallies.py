@@ -13,7 +13,7 @@ from homeostat.gpu.decisions import Constraint, Plan, Verb
 from homeostat.gpu.explain import standings
 from homeostat.gpu.kinds import TENANT, WHOLE, WORKLOAD, share_text
 from homeostat.gpu.policies.budget import rounded
-from homeostat.gpu.snapshot import NONE, Floats, Health, Phase, Snapshot
+from homeostat.gpu.snapshot import NONE, Floats, Health, Phase, Snapshot, on_gpus
 from homeostat.model.clock import format_time
 from homeostat.model.conditions import set_condition
 from homeostat.model.kinds import format_duration
@@ -50,6 +50,8 @@ class Tally:
         w = snapshot.workloads
         owners = {uid: int(w.tenant[at]) for at, uid in enumerate(w.uid) if uid in uids} if uids else {}
         for one in missed:
+            if one.kind == WORKLOAD.kind and owners[one.subject] < 0:
+                continue  # of no tenant that there is
             owner = one.subject if one.kind == TENANT.kind else snapshot.tenants.name[owners[one.subject]]
             self._misses[owner] = self._misses.get(owner, 0) + 1
 
@@ -59,14 +61,9 @@ def _cost_rates(snapshot: Snapshot) -> Floats:
     w, places, there = snapshot.workloads, snapshot.places, snapshot.nodes
     each = there.cost / np.maximum((there.health < Health.ABSENT).sum(axis=1), 1)
     owner = w.tenant[places.workload]
-    rows = (owner >= 0) & _runs(snapshot)[places.workload]
+    rows = (owner >= 0) & on_gpus(snapshot)[places.workload]
     weights = each[places.node[rows]] * places.milli[rows] / WHOLE
     return np.asarray(np.bincount(owner[rows], weights=weights, minlength=len(snapshot.tenants)), dtype=np.float64)
-
-
-def _runs(snapshot: Snapshot) -> Any:
-    phase = snapshot.workloads.phase
-    return (phase >= Phase.STARTING) & (phase <= Phase.SUSPENDING)
 
 
 def tenants(snapshot: Snapshot, plan: Plan, tally: Tally, declared: Mapping[str, Object]) -> dict[str, Object]:
@@ -75,7 +72,7 @@ def tenants(snapshot: Snapshot, plan: Plan, tally: Tally, declared: Mapping[str,
     known, waits = w.tenant >= 0, (w.phase == Phase.PENDING) | (w.phase == Phase.SUSPENDED)
     by = {
         name: np.bincount(w.tenant[known & which], minlength=count)
-        for name, which in (("pending", w.phase == Phase.PENDING), ("running", _runs(snapshot)), ("suspended", w.phase == Phase.SUSPENDED))
+        for name, which in (("pending", w.phase == Phase.PENDING), ("running", on_gpus(snapshot)), ("suspended", w.phase == Phase.SUSPENDED))
     }
     since = np.full(count, np.inf)
     np.minimum.at(since, w.tenant[known & waits], w.since[known & waits])
@@ -92,7 +89,6 @@ def tenants(snapshot: Snapshot, plan: Plan, tally: Tally, declared: Mapping[str,
         }
         if name in plan.memory.spent:
             found[name]["gpuHours"] = rounded(plan.memory.spent[name][1], float(there.budget[at]))
-        _promise(found[name], plan, snapshot, at, declared.get(name))
     total = dict.fromkeys(there.name, 0)
     for one in standings(plan.pending.cycle):
         total[one.tenant] += one.used
@@ -100,6 +96,8 @@ def tenants(snapshot: Snapshot, plan: Plan, tally: Tally, declared: Mapping[str,
         found[one.tenant]["usage"].append({"model": one.model, **amounts})
     for name, used in total.items():
         found[name]["used"] = share_text(used)
+    for at, name in enumerate(there.name):
+        _mark(found[name], plan, snapshot, at, declared.get(name))
     return found
 
 
@@ -109,17 +107,21 @@ def _step(seconds: float) -> int:
     return next(int(seconds // step * step) for above, step in STEPS if seconds >= above)
 
 
-def _promise(said: Object, plan: Plan, snapshot: Snapshot, at: int, declared: Object | None) -> None:
-    """Whether the share of time that was promised is kept."""
+def _mark(said: Object, plan: Plan, snapshot: Snapshot, at: int, declared: Object | None) -> None:
+    """The conditions of a tenant: whether the share of time that was promised is kept, and what it is still held for once it was deleted."""
     name, target = snapshot.tenants.name[at], float(snapshot.tenants.share_of_time[at])
-    served = plan.memory.served.get(name)
-    if declared is None or target <= 0 or served is None:
+    served, leaves = plan.memory.served.get(name), name in snapshot.departing
+    if declared is None or not (leaves or (target > 0 and served is not None)):
         return
     obj: Object = {"status": {"conditions": [dict(one) for one in (declared.get("status") or {}).get("conditions") or ()]}}
-    kept, now = served >= target, format_time(snapshot.now)
-    message = f"all that it wanted within its quota ran for {'at least' if kept else 'less than'} {target:.0%} of the last day"
-    generation = declared["metadata"].get("generation")
-    set_condition(obj, "SlaMet", str(kept), now=now, reason="Served" if kept else "SlaMissed", message=message, observed_generation=generation)
+    now, generation = format_time(snapshot.now), declared["metadata"].get("generation")
+    if target > 0 and served is not None:
+        kept = served >= target
+        message = f"all that it wanted within its quota ran for {'at least' if kept else 'less than'} {target:.0%} of the last day"
+        set_condition(obj, "SlaMet", str(kept), now=now, reason="Served" if kept else "SlaMissed", message=message, observed_generation=generation)
+    if leaves:
+        message = f"nothing more of it starts; it goes when nothing of it holds GPUs, and {said['running']} of its workloads hold {said['used']}"
+        set_condition(obj, "Deleting", "True", now=now, reason="HoldsGpus", message=message, observed_generation=generation)
     said["conditions"] = obj["status"]["conditions"]
 
 
@@ -133,6 +135,6 @@ def pools(snapshot: Snapshot) -> dict[str, Object]:
 def nodes(snapshot: Snapshot) -> dict[str, Object]:
     """How much of each node is taken, by name. Who has it is told by its agent, by GPU."""
     places, there = snapshot.places, snapshot.nodes
-    rows = _runs(snapshot)[places.workload]
+    rows = on_gpus(snapshot)[places.workload]
     taken = np.bincount(places.node[rows], weights=places.milli[rows], minlength=len(there)).astype(np.int64)
     return {name: {"allocated": share_text(int(taken[at]))} for at, name in enumerate(there.name)}

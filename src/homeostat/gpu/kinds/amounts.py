@@ -26,6 +26,8 @@ Size = Annotated[int, Meta(ge=0, le=SIZE_MOST)]
 """An amount of something else: MiB, or thousandths of a core."""
 Name = Annotated[str, Meta(min_length=1, max_length=253)]
 Model = Annotated[str, Meta(min_length=1, max_length=64)]
+SENTENCE_MOST = 500
+"""Characters of a reason that comes from outside: a program may have any name, and say anything."""
 Fraction = Annotated[float, Meta(ge=0, le=1)]
 Amount = Annotated[float, Meta(ge=0)]
 
@@ -33,6 +35,12 @@ Amount = Annotated[float, Meta(ge=0)]
 def kept(status: type[Spec]) -> dict[str, Any]:
     """The schema of a status in which, beside what people are told, the loop keeps what it remembers."""
     return {**status_schema(status), "x-kubernetes-preserve-unknown-fields": True}
+
+
+def in_short(text: str) -> str:
+    """A reason that comes from outside, as much of it as is passed on: how it begins, and how it ends."""
+    half = SENTENCE_MOST // 2
+    return text if len(text) <= SENTENCE_MOST else f"{text[: half - 1]}…{text[-half:]}"
 
 
 def is_part(model: str) -> bool:

@@ -64,6 +64,9 @@ class IdleReclaim(Spec):
     """All three, over the whole window."""
     grace: Span = timedelta(minutes=10)
     """From the warning to the reclaim."""
+    pause: Span = timedelta(hours=1)
+    """After so long what was taken back comes back by itself: twice as long each time that it has used its GPUs for less than the window since, and
+    a day at most, or this if that is longer."""
     stale_after: Span = timedelta(minutes=2)
     """A reading older than this is none."""
 

@@ -184,6 +184,8 @@ class WorkloadStatus(Spec):
     started_at: datetime | None = None
     """Of the present run."""
     suspensions: int = 0
+    reclaims: int = 0
+    """How often in a row it was taken back, for it did not use its GPUs: each time it stays off for longer."""
     gpu_hours: float = 0.0
     cost: float = 0.0
 

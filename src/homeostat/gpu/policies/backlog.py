@@ -103,6 +103,7 @@ def _wanted(cycle: Cycle, waiting: list[int], nodes: Ints, coming: Ints) -> Ints
     no more is asked than it refused: it is tried again with those, and the next one is asked too."""
     pools, w = cycle.snapshot.pools, cycle.snapshot.workloads
     wanted = np.zeros(len(pools))
+    promised: set[int] = set()  # models of which an earlier one counts on what is free
     gives = np.array([not trouble for trouble in pools.trouble], dtype=bool)
     by_cost = np.lexsort((np.arange(len(pools)), pools.cost / pools.gpus)).tolist()
     for at in waiting:
@@ -111,17 +112,29 @@ def _wanted(cycle: Cycle, waiting: list[int], nodes: Ints, coming: Ints) -> Ints
             "every pool that has such nodes is at its maximum" if able.any() else "no pool has such nodes"
         )
         for pool in by_cost:
-            if not able[pool] or not _has_room(cycle, at, int(pools.model[pool])):
+            model = int(pools.model[pool])
+            if not able[pool] or not _has_room(cycle, at, model):
                 continue
-            part = int(w.replicas[at]) / max(int(pools.gpus[pool]) * WHOLE // int(w.milli[at]), 1)
+            here = 0 if model in promised else _finds_room(cycle, at, model)
+            part = (int(w.replicas[at]) - here) / max(int(pools.gpus[pool]) * WHOLE // int(w.milli[at]), 1)
             if np.ceil(wanted[pool] + part) - coming[pool] + nodes[pool] <= pools.maximum[pool]:
                 wanted[pool] += part
                 if gives[pool]:
+                    promised |= {model} if here else set()
                     del cycle.not_scaled[at]
                     break
                 cycle.not_scaled[at] = f"{pools.name[pool]} gives no nodes: {pools.trouble[pool]}"
     count = np.ceil(wanted).astype(np.int64)
     return np.asarray(np.where(gives, np.maximum(count - coming, 0), np.minimum(count, pools.refused)))
+
+
+def _finds_room(cycle: Cycle, at: int, model: int) -> int:
+    """How many replicas of a gang need no new node, for GPUs of this model are free that are too few for all of it."""
+    need = cycle.need_of(at)
+    if need.replicas == 1 or need.topology != Topology.ANYWHERE or need.nodes:
+        return 0
+    room = cycle.fleet.room_for(need, model)
+    return room if room < need.replicas else 0
 
 
 def able_pools(cycle: Cycle, at: int, pools: Pools) -> Bools:

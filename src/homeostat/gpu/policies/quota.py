@@ -14,7 +14,7 @@ from homeostat.gpu.cycle import Cycle, gpus
 from homeostat.gpu.decisions import Constraint, Verb
 from homeostat.gpu.kinds import share_text
 from homeostat.gpu.policies.moving import tell_once
-from homeostat.gpu.snapshot import NONE, Mode
+from homeostat.gpu.snapshot import NONE, Mode, Snapshot
 
 _WIDEST = 200_000
 """Bits in the largest search for the best sum; beyond, the youngest that suffice are taken."""
@@ -25,10 +25,7 @@ def bring_back(cycle: Cycle) -> None:
     ledger, tenants, models = cycle.ledger, cycle.snapshot.tenants, cycle.snapshot.models
     _no_longer_allowed(cycle)
     for at in cycle.find(cycle.snapshot.astray):
-        w = cycle.snapshot.workloads
-        named, counts = cycle.snapshot.astray[w.uid[at]], tenants.name[w.tenant[at]]
-        reason = f"{named} is no tenant that its namespace may use: what it holds counts for {counts}, and it does not start again"
-        tell_once(cycle, f"{w.uid[at]}/tenant", at, reason, Constraint.TENANT)
+        tell_once(cycle, f"{cycle.snapshot.workloads.uid[at]}/tenant", at, unusable(cycle.snapshot, at), Constraint.TENANT)
     for tenant, column in np.argwhere(ledger.excess() > 0).tolist():
         most, used = (
             int(ledger.limits.most[tenant, column]),
@@ -39,6 +36,14 @@ def bring_back(cycle: Cycle) -> None:
         _shed(cycle, tenant, column, used - most, reason)
     for cohort, column in np.argwhere(ledger.overdrawn() > 0).tolist():
         _give_back(cycle, cohort, column, int(ledger.overdrawn()[cohort, column]))
+
+
+def unusable(snapshot: Snapshot, at: int) -> str:
+    """Of one that holds GPUs and is astray: what is the matter with the tenant that it names, and for which one it counts."""
+    named = snapshot.astray[snapshot.workloads.uid[at]]
+    counts = f"what it holds counts for {snapshot.tenants.name[snapshot.workloads.tenant[at]]}"
+    matter = "is being deleted" if named in snapshot.departing else "is no tenant that its namespace may use"
+    return f"{named} {matter}: {counts}, and it does not start again"
 
 
 def _no_longer_allowed(cycle: Cycle) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
@@ -41,7 +43,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     finished: int
     makespan: float
     utilisation: float
-    """Of all GPUs, between the first submission and the last."""
+    """Of all GPUs, between the first submission and the last; to the end where all were submitted at once."""
     stranded: float
     """The part of all GPUs that was free while somebody waited, in the same time: fragmentation, reservations and quotas."""
     fragmentation: float
@@ -105,14 +107,20 @@ class Meter:
         self._classes = _classes(rows)
         self._parts = np.zeros((2 * SLICES, 4 + 2 * tenants))  # seconds, use, fragmented, waiting; got, due
         self._clock = 0.0
-        self.last = float(self.rows["submitted"].max(initial=0.0))
-        self.cost_per_gpu = float(self.cluster.nodes.cost.sum()) / max(self.cluster.gpus, 1)
-        self._width = max(self.last, 1.0) / SLICES
+        last = float(self.rows["submitted"].max(initial=0.0))
+        self.last = last or math.inf  # where all come at once, the whole of it is looked at
+        nodes = cluster.nodes
+        self.price: Floats = nodes.cost / np.maximum((nodes.health < Health.ABSENT).sum(axis=1), 1) / WHOLE
+        """Of a thousandth of a GPU of each node, an hour."""
+        self.whole: Ints = (nodes.health == Health.HEALTHY).sum(axis=1) * WHOLE
+        self.spends = 0.0
+        """What is held costs an hour."""
+        self._width = max(last, 1.0) / SLICES
 
     def pass_time(self, seconds: float, rows: NDArray[np.void], here: Bools) -> None:
         """Between two moments at which something changes, what was sampled last holds."""
         usage = float(self.usage.sum())
-        self.cost += usage * self.cost_per_gpu * seconds / HOUR
+        self.cost += self.spends * seconds / HOUR
         self.got += np.minimum(self.usage, self.entitled) * seconds
         self.due += self.entitled * seconds
         if self.measured < self.last:
@@ -145,6 +153,7 @@ class Meter:
         count = len(self.cluster.tenants)
         holds = (phase == Phase.RUNNING) | (phase == Phase.SUSPENDING)
         self.usage = np.bincount(tenant[holds], weights=self.total[live][holds], minlength=count).astype(np.float64)
+        self.spends = float(((self.whole - free.sum(axis=1)) * self.price).sum())
         wanted = np.bincount(tenant, weights=self.total[live], minlength=count).astype(np.float64)
         capacity = float((self.cluster.nodes.health[~down] < Health.FAILED).sum())
         self.entitled = entitled(wanted, self.cluster.tenants.weight, capacity)

@@ -167,6 +167,11 @@ class Hall:
         wanted = {"metadata": {"name": name}, "spec": {"namespaces": ["default"], "quotas": [quota], **more}}
         await insist(lambda: self.tenants.apply(wanted, field_manager="people", force=True))
 
+    async def dismiss(self, name: str) -> None:
+        """Deletes a tenant. It is gone when nothing of it holds GPUs."""
+        with suppress(ApiError):
+            await insist(lambda: self.tenants.delete(name))
+
     async def node(self, name: str, **spec: Any) -> None:
         """Cordons or drains a node, or lets it work again."""
         with suppress(ApiError):

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
 from homeostat.model.conditions import condition_is
 from homeostat.sim.gpu.agents import Station
@@ -16,6 +17,7 @@ from homeostat.sim.gpu.blocked import is_blocked
 from homeostat.sim.gpu.hall import Hall
 from homeostat.sim.gpu.machine import Wear
 from homeostat.sim.gpu.witness import LEASE_SECONDS, NODES, WORKLOADS, Limits
+from homeostat.sim.gpu.witness import TENANTS as TENANT_KIND
 from homeostat.sim.network import FINE, Weather
 from homeostat.sim.server import KEEP_SECONDS
 from homeostat.sim.storm import _change
@@ -104,7 +106,7 @@ def draw(seed: int) -> GpuStorm:
     per_hour, per_workload = source.choice((2, 60)), source.choice((1, 3))
     if tidies:  # work that never ends must be movable more than once, or it may keep GPUs apart for good
         per_hour, per_workload = 60, 3
-    return GpuStorm(
+    storm = GpuStorm(
         seconds=source.uniform(40, 160),
         machines=machines,
         nominal=source.choice((2, 4, sum(machines) // 3 + 1)),
@@ -126,6 +128,7 @@ def draw(seed: int) -> GpuStorm:
         budget=source.choice((None, None, 0.02)),
         keep=source.choice((KEEP_SECONDS, KEEP_SECONDS, 10.0)),
     )
+    return structs.replace(storm, acts=(*storm.acts, "dismiss")) if source.random() < 0.2 else storm
 
 
 class Count(msgspec.Struct):
@@ -229,6 +232,9 @@ class GpuWeathering:
             station.come_back()
         await hall.guard(self.storm.policy)
         await self._declare_tenants(wide=True)
+        for name, obj in list(hall.witness.objects[WORKLOADS].items()):
+            if obj["spec"]["command"][1] == "0" and obj["spec"]["tenant"] in self._departing():
+                await hall.withdraw(name)  # else it would be there for ever, and its tenant with it
         for name in list(hall.witness.objects[NODES]):
             await hall.node(name, cordoned=False, drain=False)
         for name, obj in list(hall.witness.objects[WORKLOADS].items()):
@@ -301,6 +307,18 @@ class GpuWeathering:
             more["budget"] = {"gpuHours": self.storm.budget, "onExceeded": "Suspend"}
         await self.hall.tenant(name, nominal, **more)
 
+    async def _dismiss(self) -> None:
+        """Deletes a tenant, or declares all that are gone by now again."""
+        if self._random.random() < 0.5:
+            await self.hall.dismiss(self._random.choice(TENANTS))
+        else:
+            await self._declare_tenants()
+
+    def _departing(self) -> list[str]:
+        """Tenants that are deleted, or gone."""
+        there = self.hall.witness.objects[TENANT_KIND]
+        return [name for name in TENANTS if name not in there or there[name]["metadata"].get("deletionTimestamp")]
+
     async def _freeze(self) -> None:
         freezes = [{"reason": "wait", "author": "people"}] if self._random.random() < 0.5 else []
         await self.hall.guard({**self.storm.policy, "freezes": freezes})
@@ -369,11 +387,13 @@ class GpuWeathering:
     # What must hold afterwards
 
     async def calm(self) -> float | None:
-        """Waits until all work is done or at work; a person approves what the guards ask about, and takes back what nobody could place. None: it took
-        too long."""
+        """Waits until all work is done or at work; a person approves what the guards ask about, takes back what nobody could place, and declares
+        tenants again that are gone by now. None: it took too long."""
         start = _now()
         while _now() < start + CALM_SECONDS:
             await asyncio.sleep(10.0)
+            if self._departing():
+                await self._declare_tenants(wide=True)
             if not self.left():
                 took = _now() - start
                 for name in self._blocked():

@@ -4,7 +4,8 @@ It looks at the store's own log and at the machines, never at what the governor,
 
 - *No GPU is over-committed*, neither by what really runs on it (shares and memory) nor by what is promised in the store.
 - *A gang is whole.* It is placed whole, no replica starts but by a placement of the whole gang, and none runs for long without the others.
-- *Nobody is admitted beyond its quota* and what its cohort lends, as they stood within the last moments.
+- *Nobody is admitted beyond its quota* and what its cohort lends, as they stood within the last moments, or for a tenant that was deleted; and
+  no tenant goes while work of it holds GPUs.
 - *Nobody is taken off* before its minimum runtime, more often than the budgets of preemptions allow, or together with more others than
   a wave may have.
 - *Words are true.* Running was on its GPUs, suspended is off them, succeeded did its work, failed did fail; nothing is lost, and nothing
@@ -82,6 +83,7 @@ class GpuWitness:
         self._digest = hashlib.sha256()
         self._beats: dict[str, list[float]] = {}  # of nodes: when their leases were renewed
         self._rights: dict[str, list[tuple[float, Right]]] = {}  # of tenants: since when they may use what
+        self._departed: dict[str, float] = {}  # of tenants: since when they are deleted
         self._placed: dict[str, list[tuple[float, dict[int, Object]]]] = {}  # by uid: placements of the whole gang, since when
         self._ran: dict[str, set[tuple[int, str]]] = {}  # by uid: replicas and nodes that were on their GPUs since the placement
         self._taken_back: dict[str, dict[tuple[int, str], float]] = {}  # by uid, replica and node: since when it is no longer said to run there
@@ -130,10 +132,24 @@ class GpuWitness:
                 known[name] = obj
             if kind == WORKLOADS:
                 self._workload(before, obj)
-            elif kind == TENANTS and obj is not None:
-                self._rights.setdefault(name, []).append((_now(), right_of(obj)))
+            elif kind == TENANTS:
+                self._tenant(name, obj)
             elif kind == LEASES and obj is not None and rest.startswith(NAMESPACE):
                 self._beats.setdefault(name, []).append(_now())
+
+    def _tenant(self, name: str, obj: Object | None) -> None:
+        if obj is None:
+            for one in self.objects[WORKLOADS].values():
+                places = _status(one).get("assignment") or ()
+                holds = _status(one).get("phase") in HOLDING and places and not any(self.lately_silent(place["node"]) for place in places)
+                if holds and _status(one).get("tenant") == name:
+                    self.wrong(f"the tenant {name} is gone, and {one['metadata']['name']} of it holds GPUs")
+        else:
+            self._rights.setdefault(name, []).append((_now(), right_of(obj)))
+        if obj is not None and not obj["metadata"].get("deletionTimestamp"):
+            self._departed.pop(name, None)
+        else:
+            self._departed.setdefault(name, _now())
 
     def _workload(self, before: Object | None, obj: Object | None) -> None:
         if obj is None:
@@ -180,6 +196,9 @@ class GpuWitness:
                     self.wrong(f"{name} gets GPU {gpu} of {place['node']}, of which {promised[place['node'], gpu]} are promised")
         if _status(before).get("phase") not in HOLDING:
             tenant = obj["spec"]["tenant"]
+            since = _now() - self._departed.get(tenant, _now())
+            if since > self.limits.stale + self.limits.on_its_way:
+                self.wrong(f"{name} is admitted, and its tenant {tenant} was deleted {since:.0f} s ago")
             if why := beyond(tenant, used, {one: self._widest(one) for one in self._rights}):
                 self.wrong(f"{name} is admitted, and {why}")
 
