@@ -329,6 +329,18 @@ def test_or_by_an_approval_of_what_is_left_of_it():
     assert waves(WIDE, fleet) == [1, 1, 2]
 
 
+def test_an_approval_from_before_somebody_fell_ill_is_no_word_on_that():
+    fleet = a_sick_one()
+    for one in fleet.drifts.values():
+        one.approved = one.made_from
+    assert step(WIDE, fleet) == []
+    fleet.approvals = frozenset((fleet.halts["canary/push-1/health"].plan,))
+    assert step(WIDE, fleet) == [ref(1)]
+    verify_all(fleet)
+    fleet.unhealthy[ref(1)] = "push-1"
+    assert step(WIDE, fleet) == [], "nobody has said yet to go on in spite of another one"
+
+
 def test_what_another_change_set_made_ill_is_none_of_its_business():
     assert step(WIDE, a_sick_one(change_set="push-0")) == [ref(1)]
     assert step(WIDE, a_sick_one(change_set="")) == [ref(1)]

@@ -130,6 +130,26 @@ def test_then_only_what_failed_is_tried_again_and_its_recovery_lets_the_rest_go_
     assert step(ENFORCE, fleet, NOW + 60) == [ref(2)]
 
 
+def test_who_approved_it_before_it_failed_is_asked_again():
+    fleet = a_fleet(30)
+    drift(fleet, range(30))
+    step(ENFORCE, fleet)
+    fleet.approvals = frozenset((fleet.halts["mass-drift/update"].plan,))
+    for _ in range(10):
+        for one in step(ENFORCE, fleet):
+            fleet.drifts[one].error = "no route"
+            fleet.failed(one, retry_at=NOW + 60)
+    assert sum(d.attempts > 0 for d in fleet.drifts.values()) == 4
+    halt = fleet.halts["mass-drift/update"]
+    assert halt.reason.endswith("4 that went first failed, so that what was approved wants a word anew (no route)")
+    fleet.approvals = frozenset((halt.plan,))
+    touched = set()
+    for _ in range(60):
+        touched.update(step(ENFORCE, fleet, NOW + 60))
+        verify_all(fleet)
+    assert len(touched) == 30, "it is good for all that is left, those that failed included"
+
+
 def test_or_a_person_approves_the_rest():
     fleet = stuck()
     fleet.approvals = frozenset((decide(ENFORCE, fleet, NOW).held[ref(3)].plan,))

@@ -69,6 +69,16 @@ def test_one_more_after_the_first_wave_began_halts_the_rest():
     assert fleet.halts[CHANGES].since == NOW
 
 
+@pytest.mark.parametrize(("at_most", "goes"), [(9, 1), (10, 0)])
+def test_a_fleet_of_which_few_were_seen_yet_may_be_a_large_one(at_most, goes):
+    fleet = a_fleet(2, at_most=at_most)
+    fleet.passes_done = 0
+    drift(fleet, [0])
+    assert len(step(ENFORCE, fleet)) == goes
+    a_whole_pass(fleet)
+    assert len(step(ENFORCE, fleet)) == 1 - goes
+
+
 def halted():
     fleet = a_fleet(10)
     drift(fleet, range(5))
@@ -89,6 +99,15 @@ def test_it_leaves_by_a_fix_only_after_a_whole_pass_under_the_limit():
     fleet.pass_done()
     assert len(step(ENFORCE, fleet)) == 1
     assert fleet.halts == {}
+
+
+def test_a_limit_that_was_raised_meanwhile_is_told_as_what_it_is():
+    fleet = halted()
+    raised = replace(ENFORCE, mass_drift=MassDrift(limit="100%"))
+    assert step(raised, fleet) == []
+    assert fleet.halts[CHANGES].reason == "5 of 10 would be changed, which is no longer more than 10; that is over, and a whole pass has to find it so"
+    a_whole_pass(fleet)
+    assert step(raised, fleet)
 
 
 def test_a_pass_in_which_it_came_back_does_not_count():

@@ -40,6 +40,23 @@ def test_the_hours_are_those_of_the_wall_clock_also_after_it_was_put_forward():
 
 
 @pytest.mark.parametrize(
+    ("kind", "hours", "now", "opens"),
+    [
+        ("allow", "02:30-03:30", "2026-03-29T01:30+01:00", "2026-03-29T03:00+02:00"),  # 02:30 is left out on this night
+        ("deny", "22:00-02:30", "2026-03-29T01:30+01:00", "2026-03-29T03:00+02:00"),
+        ("allow", "02:15-02:45", "2026-10-25T02:50+02:00", "2026-10-25T02:15+01:00"),  # and comes twice on this one
+        ("deny", "22:00-02:30", "2026-10-25T02:10+01:00", "2026-10-25T02:30+01:00"),
+        ("allow", "01:00-02:30", "2026-10-25T02:40+02:00", "2026-10-25T02:00+01:00"),
+    ],
+)
+def test_when_it_opens_is_told_also_in_the_nights_in_which_the_clock_is_put(kind, hours, now, opens):
+    windows = (Window(**{kind: (Hours(hours=hours, timezone="Europe/Zurich"),)}),)
+    moment = datetime.fromisoformat(now).timestamp()
+    assert not is_open(windows, moment)
+    assert opens_at(windows, moment) == datetime.fromisoformat(opens).timestamp()
+
+
+@pytest.mark.parametrize(
     ("moment", "is_it"),
     [
         ("2026-03-06T21:59:59", False),  # a Friday

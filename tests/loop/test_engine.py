@@ -108,6 +108,22 @@ class Safe(Provider[SafeSpec, SafeSpec], group="safes.test.dev"):
         self.owner = ""
 
 
+class Door(Provider[SafeSpec, SafeSpec], group="doors.test.dev"):
+    """A door that never closes."""
+
+    deadline = 0.05
+
+    def __init__(self, *, opens: bool) -> None:
+        self._opens = opens
+
+    async def open(self, client: Client) -> None:
+        if not self._opens:
+            await asyncio.Event().wait()
+
+    async def close(self) -> None:
+        await asyncio.Event().wait()
+
+
 class Bench:
     """A control plane, a client, a provider, and the engine between them."""
 
@@ -247,6 +263,31 @@ async def test_what_is_deleted_is_cleaned_up_first(bench: Bench) -> None:
     assert bench.provider.calls == ["apply hall", "delete hall"]
 
 
+async def test_what_was_never_made_can_be_deleted_also_where_it_cannot_be_read(bench: Bench) -> None:
+    bench.provider.broken["observe"] = "lamps are not allowed here"
+    await bench.declare("hall", "red")
+    lamp = await bench.until("hall", lambda lamp: condition(lamp, "Ready") == "Unknown")
+    assert FINALIZER in lamp["metadata"]["finalizers"]
+    await bench.lamps.delete("hall")
+    async with asyncio.timeout(10):
+        while await bench.lamps.list():
+            await asyncio.sleep(0.005)
+    assert bench.provider.calls == []
+
+
+async def test_what_was_made_stays_declared_while_it_cannot_be_read(bench: Bench) -> None:
+    await bench.declare("hall", "red")
+    await bench.ready("hall")
+    bench.provider.broken["observe"] = "the lamp does not answer"
+    await bench.lamps.delete("hall")
+    lamp = await bench.until("hall", lambda lamp: condition(lamp, "Ready") == "Unknown")
+    bench.look_again()
+    while bench.engine.passes.under_way:
+        await asyncio.sleep(0.005)
+    assert FINALIZER in (await bench.lamps.get("hall"))["metadata"]["finalizers"] == lamp["metadata"]["finalizers"]
+    assert bench.provider.world["hall"]["colour"] == "red"
+
+
 async def test_nothing_more_is_written_once_all_is_as_declared(bench: Bench) -> None:
     for name in ("a", "b", "c"):
         await bench.declare(name, "red")
@@ -371,6 +412,32 @@ async def test_a_restart_knows_what_was_done_and_does_nothing_twice(tmp_path: Pa
             await asyncio.sleep(0.005)
         assert bench.provider.calls == ["apply hall"]
         assert (await bench.lamps.get("hall"))["metadata"]["resourceVersion"] == before
+
+
+async def test_after_a_restart_nothing_is_repaired_before_the_whole_was_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running(tmp_path) as bench:
+        await bench.full_house(12)
+        await bench.engine.stop()
+        for lamp in bench.provider.world.values():
+            lamp["colour"] = "black"
+        bench.provider.calls.clear()
+        observe, seen = bench.provider.observe, asyncio.Event()
+
+        async def slowly(spec: LampSpec) -> LampState | Absent:
+            if current().ref.name != "lamp-0":
+                await seen.wait()
+            return await observe(spec)
+
+        monkeypatch.setattr(bench.provider, "observe", slowly)
+        await bench.start_engine().start()
+        async with asyncio.timeout(10):
+            while not bench.engine.ledger.holds:
+                assert bench.provider.calls == []
+                await asyncio.sleep(0.005)
+        assert [hold.reason for hold in bench.engine.ledger.holds.values()] == ["the first look at the whole fleet is not complete"]
+        seen.set()
+        await bench.until("lamp-0", lambda lamp: "12 of 12 would be changed" in str(lamp["status"]))
+        assert bench.provider.calls == []
 
 
 async def test_an_intent_left_by_a_crash_is_settled_by_looking_at_the_world(tmp_path: Path) -> None:
@@ -524,7 +591,8 @@ async def test_a_policy_that_cannot_be_read_says_so_and_only_observes(bench: Ben
         await keeper.stop()
 
 
-async def test_hints_that_break_off_are_taken_up_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [OSError("too many watches"), asyncio.CancelledError()], ids=repr)
+async def test_hints_that_break_off_are_taken_up_again(bench: Bench, monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
     monkeypatch.setattr("homeostat.loop.engine.HINTS_AGAIN_SECONDS", 0.01)
     await bench.declare("hall", "red")
     ref = bench.engine.controllers["lamps.lamps.test.dev"].ref_of(await bench.ready("hall"))
@@ -535,7 +603,7 @@ async def test_hints_that_break_off_are_taken_up_again(bench: Bench, monkeypatch
         nonlocal asked
         asked += 1
         if asked == 1:
-            raise OSError("too many watches")
+            raise error
         bench.provider.world["hall"]["colour"] = "blue"
         yield ref
         await asyncio.Event().wait()
@@ -545,6 +613,20 @@ async def test_hints_that_break_off_are_taken_up_again(bench: Bench, monkeypatch
     async with asyncio.timeout(10):
         while asked < 2 or bench.provider.world["hall"]["colour"] != "red":
             await asyncio.sleep(0.005)
+
+
+@pytest.mark.parametrize("opens", [True, False])
+async def test_who_never_closes_keeps_nobody_from_beginning_and_ending(tmp_path: Path, opens: bool, caplog: pytest.LogCaptureFixture) -> None:
+    async with running(tmp_path) as bench:
+        await bench.engine.stop()
+        engine = Engine(bench.client, [Door(opens=opens), bench.provider], PolicyGate(mode=Mode.ENFORCE), settle=0.01)
+        async with asyncio.timeout(5):
+            await engine.start(apart=True)
+            assert list(engine.aside) == ([] if opens else ["doors.doors.test.dev"])
+            await bench.declare("hall", "red")
+            await bench.ready("hall")
+            await engine.stop()
+        assert ("Door did not close: it did not answer in time" in caplog.text) == opens
 
 
 async def test_a_failed_wave_of_a_change_set_that_came_in_and_is_gone_ends_with_the_next_pass(bench: Bench) -> None:

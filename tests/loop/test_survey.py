@@ -153,6 +153,17 @@ async def test_an_answer_about_many_that_is_none_is_named_and_each_is_looked_at(
     assert told in caplog.text
 
 
+async def test_health_that_is_never_told_of_many_keeps_no_pass_from_its_end(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def unhealthy(self: Bulb, spec: BulbSpec, state: BulbState) -> str:
+        if not house.provider.looked:
+            await asyncio.Event().wait()
+        return ""
+
+    monkeypatch.setattr(Bulb, "unhealthy", unhealthy)
+    monkeypatch.setattr(Bulb, "deadline", 0.05)
+    assert len(await house.whole_pass()) == SIZE
+
+
 async def test_what_was_written_to_is_looked_at_by_itself_once(house: House) -> None:
     await house.bulbs.patch("bulb-03", {"metadata": {"labels": {"room": "hall"}}})
     assert await house.whole_pass() == ["bulb-03"]

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import pytest
 
 from homeostat import ABSENT, Absent, Composer, Provider, Sensitive, Spec, Unknown, current
-from homeostat.loop.engine import hints_of
+from homeostat.loop.engine import WORKERS, hints_of
 from homeostat.loop.failure import Mistake, hidden, told
 from homeostat.testing import TestPlane
 
@@ -100,6 +100,30 @@ class Exits(Lamp, Provider[LampSpec, LampState], group=GROUP):
         raise SystemExit(3)
 
 
+class AwaitsCancelled(Lamp, Provider[LampSpec, LampState], group=GROUP):
+    async def observe(self, spec: LampSpec) -> Any:
+        connection = asyncio.get_running_loop().create_future()
+        connection.cancel()
+        await connection
+
+
+class Panic(BaseException):
+    """As libraries in Rust raise it."""
+
+
+class Panics(Lamp, Provider[LampSpec, LampState], group=GROUP):
+    async def observe(self, spec: LampSpec) -> Any:
+        raise Panic("index out of bounds")
+
+
+class CountsThings(Lamp, Provider[LampSpec, LampState], group=GROUP):
+    async def observe(self, spec: LampSpec) -> Any:
+        return LampState(colour="green")
+
+    def identity(self, spec: LampSpec, state: LampState) -> Any:
+        return 42
+
+
 class NoDomain(Lamp, Provider[LampSpec, LampState], group=GROUP):
     def domain(self, spec: LampSpec) -> str:
         return {}["zone"]  # type: ignore[no-any-return]
@@ -120,6 +144,9 @@ class NoText(Lamp, Provider[LampSpec, LampState], group=GROUP):
         (NotAsync, "NotAsync.observe is to be written `async def`: it returned a LampState at once"),
         (WantsDict, "WantsDict.wanted returned a dict; it returns a LampState, or None"),
         (Exits, "it called sys.exit(3); raise an exception that says what is wrong instead (test_mistakes.py, line"),
+        (AwaitsCancelled, "something that it awaits was cancelled; catch CancelledError there, and raise an exception that says what is wrong (test_mistakes.py, line"),
+        (Panics, "it raised Panic: index out of bounds (test_mistakes.py, line"),
+        (CountsThings, "CountsThings.identity returned 42; it returns a str, which is empty where there is none"),
         (NoDomain, "KeyError: 'zone' (test_mistakes.py, line"),
         (NoText, "ValueError (test_mistakes.py, line"),
     ],
@@ -134,6 +161,14 @@ def test_what_cannot_be_seen_by_mistake_is_unknown_and_the_mistake_is_named(
         says(homeostat_session, kind, words)
         assert one.world == {}
         homeostat_session.get("v1", "Namespace", "default")
+
+
+def test_who_lets_cancellations_out_takes_no_worker_away(homeostat: TestPlane) -> None:
+    with homeostat.loop(AwaitsCancelled(), Stays()):
+        for number in range(2 * WORKERS):
+            homeostat.apply(lamp("AwaitsCancelled", f"hall-{number}"))
+        homeostat.apply(lamp("Stays"))
+        says(homeostat, "Stays", "as declared", "Ready")
 
 
 def test_a_verdict_on_health_that_is_no_text_is_named(homeostat_session: TestPlane) -> None:
@@ -240,6 +275,15 @@ def test_what_a_provider_shows_or_compares_has_to_be_there() -> None:
         define(Provider[LampSpec, LampState], group=GROUP, shown=("color",))
     with pytest.raises(TypeError, match=r"no field of Named \(color\) is one of LampSpec \(code, colour\), so nothing could ever differ"):
         define(Provider[LampSpec, Named], group=GROUP)
+
+
+def test_what_is_asked_at_once_is_not_written_async() -> None:
+    class Careless(Lamp):
+        async def harmless(self, spec: LampSpec, diff: Any) -> bool:  # type: ignore[override]
+            return False
+
+    with pytest.raises(TypeError, match=r"Defined\.harmless is to be written `def`, without async: what it returned would be no answer"):
+        define(Careless, Provider[LampSpec, LampState], group=GROUP)
 
 
 def test_a_class_without_a_group_says_what_it_lacks() -> None:

@@ -14,7 +14,7 @@ lifts a freeze, a window, a breaker, an invariant or a limit on how much is done
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from homeostat.guards.policy import GuardPolicy
 from homeostat.loop.fleet import Drift, Fleet, Grant, Op, Ref, Verdict, plan_hash
@@ -55,9 +55,10 @@ def touched_before(fleet: Fleet, drifts: list[Drift], op: Op) -> set[Ref]:
     return touched - open_now
 
 
-def to_approve(fleet: Fleet, verdict: Verdict, op: Op) -> str:
-    """The name of the plan that is all changes, or all deletions, that nobody approved and that are not under way."""
-    return plan_hash(d for d in unapproved(fleet, verdict, op) if not d.in_flight)
+def to_approve(fleet: Fleet, verdict: Verdict, op: Op, anew: Collection[Ref] = ()) -> str:
+    """The name of the plan that is all changes, or all deletions, that nobody approved, or that have to be `anew`, and are not under way."""
+    refs = {d.ref for d in unapproved(fleet, verdict, op)}.union(anew)
+    return plan_hash(d for d in fleet.drifts.values() if d.ref in refs and not d.in_flight)
 
 
 def missing(fleet: Fleet, verdict: Verdict) -> list[Drift]:

@@ -11,7 +11,8 @@ asked for, and a return that fails halts like any other change set.
 A change that is well at first may not stay so: where the policy wants a `rest`, each wave has to stay well for so long before the next.
 
 Verdicts can get lost, with the loop that waited for them. So what a change set made is asked again: while something of it
-is as declared and does not do its work, the rest of the change set is halted too, until that recovers.
+is as declared and does not do its work, the rest of the change set is halted too, until that recovers or a person who knows of it says
+to go on. An approval from before is none of that.
 
 Repairs, where only reality changed, go without steps: they lead to what has been verified before. So do creations.
 """
@@ -143,18 +144,19 @@ def _wait_for_the_sick(policy: GuardPolicy, fleet: Fleet, verdict: Verdict, chan
     """Halts what is left of a change set while something that it made, and that no wave waits for, is not healthy. A verdict got
     lost there; where it is still not well when the verdict would have been due, it has failed."""
     wave = fleet.waves.get(change_set)
-    sick = [r for r, by in fleet.unhealthy.items() if by == change_set and not (wave and r in wave.members)]
+    sick = [r for r, by in fleet.unhealthy.items() if by == change_set != fleet.in_spite.get(r) and not (wave and r in wave.members)]
     if not sick:
         return
     key = f"{GUARD}/{change_set}/health"
     plan, before = plan_hash(of_change_set(fleet, change_set)), fleet.halts.get(key)
     if plan in verdict.used:
+        verdict.in_spite.update(dict.fromkeys(sick, change_set))
         return
     why = _ill(sick, change_set)
     reason, since = _said(fleet, change_set, why), before.since if before else now
     late = since + policy.canary.verify_within.total_seconds() if _goes_back(policy, fleet, change_set, now) else 0.0
     hold = Hold(GUARD, reason, late if late > now else 0.0, plan)
-    rest = [d.ref for d in verdict.allowed if d.wave == change_set and not d.is_approved and d.touches is not _CREATE]
+    rest = [d.ref for d in verdict.allowed if d.wave == change_set and d.touches is not _CREATE]
     if not rest:
         return
     verdict.halts[key] = Halt(

@@ -6,8 +6,8 @@ Places are shared out in turn between repairs and change sets, and in each to th
 
 What failed keeps its place: with a cap of 10 and 3 that are broken since we touched them, 7 places are left. One place
 always stays, so that a single broken thing does not stop a fleet whose cap is 1. When more than the cap have failed,
-nothing new is touched: only they are tried again, until they recover or a person approves the rest. So automation that
-makes things worse stops at the cap and one; also where it is restarted again and again, for what it made worse is still not well.
+nothing new is touched: only they are tried again, until they recover or a person approves the rest. Who approved it before did not know
+of that. So automation that makes things worse stops at the cap and one; also where it is restarted again and again, for what it made worse is still not well.
 """
 
 from __future__ import annotations
@@ -27,9 +27,12 @@ def judge(policy: GuardPolicy, fleet: Fleet, verdict: Verdict, now: float) -> No
     """Lets through as many as there are places; the others wait for the next wave."""
     cap = share(policy.cap, fleet.size)
     for op in (_UPDATE, _DELETE):
+        failed = _failed(fleet, op)
+        if failed > cap > 0:
+            verdict.doubted.add(op)
         waiting = [d for d in verdict.allowed if d.touches is op]
         if waiting:
-            _judge_existing(fleet, verdict, op, cap, waiting)
+            _judge_existing(fleet, verdict, op, cap, failed, waiting)
     if policy.creations is not None:
         limit = share(policy.creations, fleet.size)
         under_way = sum(1 for d in fleet.drifts.values() if d.touches is _CREATE and d.in_flight)
@@ -39,19 +42,24 @@ def judge(policy: GuardPolicy, fleet: Fleet, verdict: Verdict, now: float) -> No
         )
 
 
-def _judge_existing(fleet: Fleet, verdict: Verdict, op: Op, cap: int, waiting: list[Drift]) -> None:
+def _failed(fleet: Fleet, op: Op) -> int:
     failed = sum(1 for d in fleet.drifts.values() if d.phase is _FAILED and d.touches is op)
-    failed += len(fleet.in_doubt - fleet.drifts.keys()) if op is _UPDATE else 0
-    if failed > cap > 0:
-        fresh = [d for d in waiting if d.phase is not _FAILED and not d.is_approved and d.ref not in verdict.approved]
+    return failed + (len(fleet.in_doubt - fleet.drifts.keys()) if op is _UPDATE else 0)
+
+
+def _judge_existing(fleet: Fleet, verdict: Verdict, op: Op, cap: int, failed: int, waiting: list[Drift]) -> None:
+    if op in verdict.doubted:
+        known = op in fleet.doubted
+        fresh = [d for d in waiting if d.phase is not _FAILED and not (known and d.is_approved) and d.ref not in verdict.approved]
         if fresh:
-            plan = to_approve(fleet, verdict, op)
+            plan = to_approve(fleet, verdict, op, {d.ref for d in fresh})
             reason = (
                 f"{failed} that were acted on failed, more than the cap of {cap}: nothing new is touched until they recover; "
                 f"if it is meant: homeostat approve {plan}"
             )
             verdict.hold(fresh, GUARD, reason, plan=plan)
-            waiting = [d for d in waiting if d.phase is _FAILED or d.is_approved or d.ref in verdict.approved]
+            held = {d.ref for d in fresh}
+            waiting = [d for d in waiting if d.ref not in held]
     room = (max(1, cap - failed) if cap else 0) - _taken(fleet, op)
     if room < len(waiting):
         let = {id(d) for d in _in_turn(waiting, room)}

@@ -4,7 +4,7 @@ Changes and deletions of existing things are counted apart, whatever caused them
 halted.
 
 The halt ends by a fix: back under the limit, unreadable ones counted in, for a whole pass; or by an approval of exactly
-the plan that was refused. Once it is back under the limit, that plan is no more, and there is nothing to approve.
+the plan that was refused, which is good while no more fail than the cap. Once it is back under the limit, that plan is no more, and there is nothing to approve.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from homeostat.guards.approval import command, to_approve, touched_before, unapproved
 from homeostat.guards.policy import GuardPolicy
-from homeostat.loop.fleet import Drift, Fleet, Halt, Hold, Op, Verdict, share
+from homeostat.loop.fleet import Drift, Fleet, Halt, Hold, Op, Phase, Verdict, share
 
 GUARD = "mass-drift"
 BY_ITSELF = "Wait; it goes on by itself."
@@ -29,8 +29,8 @@ def judge(policy: GuardPolicy, fleet: Fleet, verdict: Verdict, now: float) -> No
             if halt is not None:
                 verdict.halts[f"{GUARD}/{op}"] = halt
                 _hold_existing(verdict, Hold(GUARD, halt.reason, plan=halt.plan))
-        if fleet.passes_done == 0:
-            _hold_existing(verdict, Hold(GUARD, "the first look at the whole fleet is not complete"))
+    if fleet.passes_done == 0 and max(fleet.size, fleet.at_most) >= policy.mass_drift.fleet_of:
+        _hold_existing(verdict, Hold(GUARD, "the first look at the whole fleet is not complete"))
 
 
 def _halt(policy: GuardPolicy, fleet: Fleet, verdict: Verdict, op: Op, now: float) -> Halt | None:
@@ -47,7 +47,7 @@ def _halt(policy: GuardPolicy, fleet: Fleet, verdict: Verdict, op: Op, now: floa
         reason = f"{count} of {size} would be {_WORDS[op]}, more than {limit}"
         return Halt(
             GUARD,
-            f"{reason}: most likely the declaration or the observer is wrong",
+            f"{reason}: most likely the declaration or the observer is wrong{_worse(fleet, op)}",
             before.since if before else now,
             plan := to_approve(fleet, verdict, op),
             "Correct what is wrong; it goes on after a whole pass under the limit." + command(plan),
@@ -55,6 +55,8 @@ def _halt(policy: GuardPolicy, fleet: Fleet, verdict: Verdict, op: Op, now: floa
     if before is None or count + _approved_now(fleet, verdict, op) > limit:
         return None
     reason = f"more than {limit} of {size} would have been {_WORDS[op]}"
+    if count:  # perhaps it is the limit that was corrected
+        reason = f"{count} of {size} would be {_WORDS[op]}, which is no longer more than {limit}"
     if count + len(fleet.unknown) > limit:  # what cannot be read may differ still
         why, what_to_do = f"{reason}, and some cannot be read now", "See why they cannot be read; it goes on after a whole pass under the limit."
         return replace(before, reason=why, plan="", what_to_do=what_to_do, calm=-1)
@@ -62,6 +64,12 @@ def _halt(policy: GuardPolicy, fleet: Fleet, verdict: Verdict, op: Op, now: floa
     if fleet.passes_done > calm:
         return None
     return replace(before, reason=f"{reason}; that is over, and a whole pass has to find it so", plan="", what_to_do=BY_ITSELF, calm=calm)
+
+
+def _worse(fleet: Fleet, op: Op) -> str:
+    """What became of those that went first, where that takes an approval back."""
+    failed = [d for d in fleet.drifts.values() if d.touches is op and d.phase is Phase.FAILED] if op in fleet.doubted else []
+    return f"; {len(failed)} that went first failed, so that what was approved wants a word anew ({failed[0].error})" if failed else ""
 
 
 def _approved_now(fleet: Fleet, verdict: Verdict, op: Op) -> int:

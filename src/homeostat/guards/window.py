@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 GUARD = "window"
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _LOOK_AHEAD = 8  # days: every span of a week begins and ends in them
+_DAY = 86400
 
 
 class _Span(NamedTuple):
@@ -78,15 +79,33 @@ def _contains(hours: Hours, now: float) -> bool:
 
 
 def _edges(span: _Span, now: float) -> Iterator[float]:
-    """The times at which the span may begin or end, from now on."""
+    """The times at which the span may begin or end, from now on: its hours, also where the clock shows them twice, and when the clock is put
+    past one of them."""
     today = datetime.fromtimestamp(now, span.zone).date()
     for offset in range(_LOOK_AHEAD + 1):
         for minutes in (span.begin, span.end):
             days, minute = divmod(minutes, 24 * 60)
-            day = today + timedelta(days=offset + days)
-            edge = datetime.combine(day, time(minute // 60, minute % 60), span.zone).timestamp()
-            if edge > now:
-                yield edge
+            shown = datetime.combine(today + timedelta(days=offset + days), time(minute // 60, minute % 60), span.zone)
+            for edge in {shown.timestamp(), shown.replace(fold=1).timestamp()}:
+                if edge > now:
+                    yield edge
+        if (put := _clock_put(span.zone, int(now) + offset * _DAY)) > now:
+            yield put
+
+
+def _clock_put(zone: tzinfo, begin: int) -> float:
+    """When the clock of a zone is put forward or back within a day from then; 0 where it is not."""
+    end = begin + _DAY
+    before = datetime.fromtimestamp(begin, zone).utcoffset()
+    if datetime.fromtimestamp(end, zone).utcoffset() == before:
+        return 0.0
+    while end - begin > 1:
+        middle = (begin + end) // 2
+        if datetime.fromtimestamp(middle, zone).utcoffset() == before:
+            begin = middle
+        else:
+            end = middle
+    return float(end)
 
 
 def _span(hours: Hours) -> _Span:

@@ -173,6 +173,9 @@ class ComposerController(Controller):
             return record.last_applied
         return {"manifest": masked(applied_by(obj, manager), ref.uid)}
 
+    def made_nothing(self, seen: Seen) -> bool:
+        return False
+
     async def hold_on(self, obj: Object) -> Object:
         return obj
 

@@ -25,7 +25,7 @@ import msgspec
 from homeostat.loop.applied import fields_of, view
 from homeostat.loop.compare import compare
 from homeostat.loop.diff import Diff
-from homeostat.loop.failure import CONTAINED, NoKind, check_type, shown
+from homeostat.loop.failure import CONTAINED, Mistake, NoKind, check_type, shown
 from homeostat.loop.fleet import Op
 from homeostat.loop.observation import ABSENT
 from homeostat.loop.provider import CATEGORY
@@ -129,7 +129,7 @@ class Composer(Generic[SpecT]):
 
         Raise where it cannot be told: then nothing is changed. To give none is to want none.
         """
-        raise NotImplementedError
+        raise Mistake(f"{type(self).__name__} has no `compose`: nobody can tell what it declares")
 
     async def foresee(self, parent: Mapping[str, Any], *, gone: bool) -> Foreseen | None:
         """For plans, of a composer that has a `controller` of its own; others are asked by `compose`. None: it cannot be asked here.

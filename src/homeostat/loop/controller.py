@@ -119,6 +119,12 @@ class Controller:
     def get(self, key: Key) -> Object | None:
         return self.declarations.get(key)
 
+    def made_nothing(self, seen: Seen) -> bool:
+        """Whether nothing of a resource can be there that is ours, also where it cannot be looked at: an action is noted before it begins, and
+        none ever was. (Who knows what is theirs by the thing itself cannot tell.)"""
+        record = seen.record
+        return record.last_applied is None and record.intent is None and not self.provider.adopts and not _may_adopt(seen.obj)
+
     def short_status(self, seen: Seen) -> dict[str, Any] | None:
         """All there is to say of a resource that is as declared and works, where that is less than others say; None: it is not."""
         return None
@@ -189,7 +195,7 @@ class Controller:
         harmless, counts = False, True
         parts: Parts | None = None
         with self.trace.phase("compare", ref), self._working(obj, ref), CONTAINED:
-            identity = "" if isinstance(state, Absent) else self.provider.identity(spec, state)
+            identity = "" if isinstance(state, Absent) else self._identity(spec, state)
             last = self.last_applied(record, identity)
             owned = last is not None or isinstance(observed, Absent) or self.provider.adopts or _may_adopt(obj)
             self._note_adoption(ref, obj, "" if isinstance(declared, Absent) else identity)
@@ -255,6 +261,13 @@ class Controller:
             return encode(state)
         name = type(self.provider).__name__
         raise Mistake(f"{name}.{method} returned {shown(state)}; it returns a {self.provider.state_type.__name__}, or {otherwise}")
+
+    def _identity(self, spec: Any, state: Any) -> str:
+        found: Any = self.provider.identity(spec, state)
+        if isinstance(found, str):
+            return found
+        name = type(self.provider).__name__
+        raise Mistake(f"{name}.identity returned {shown(found)}; it returns a str, which is empty where there is none")
 
     async def _unhealthy(self, spec: Any, state: Any) -> str:
         why: Any = await awaited(self.provider.unhealthy(spec, state), self.provider, "unhealthy") or ""

@@ -167,7 +167,7 @@ class Engine:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for controller in self.controllers.values():
             await controller.declarations.stop()
-            await controller.provider.close()
+        await asyncio.gather(*(_closed(controller.provider, logging.WARNING) for controller in self.controllers.values()))
 
     def regroup(self) -> None:
         """Policies changed: every resource is looked at again, and finds its fleet anew."""
@@ -209,10 +209,10 @@ class Engine:
                     async for ref in hints_of(provider):
                         self.queue.add(Where(kind, Key(ref.namespace, ref.name)), Priority.HINT)
                 return
-            except Mistake as error:
-                log.error("there are no hints of %s: %s", kind, error)
-                return
-            except Exception:
+            except Exception as error:
+                if isinstance(error, Mistake) and error.__cause__ is None:  # it is written so, and will not be otherwise the next time
+                    log.error("there are no hints of %s: %s", kind, error)
+                    return
                 log.exception("the hints of %s broke off; they are taken up again in %g s", kind, HINTS_AGAIN_SECONDS)
             await asyncio.sleep(HINTS_AGAIN_SECONDS)
 
@@ -392,12 +392,14 @@ def _why(error: Exception, provider: Provider[Any, Any]) -> str:
     return "; ".join((told(error, provider), *getattr(error, "__notes__", ())[:1]))
 
 
-async def _closed(provider: Provider[Any, Any]) -> None:
+async def _closed(provider: Provider[Any, Any], level: int = logging.DEBUG) -> None:
+    """Closes it, or gives up when that fails or takes longer than its deadline. What did not open may not close: that is not worth much of a word."""
     try:
-        with CONTAINED:
-            await provider.close()
-    except Exception:  # what did not open may not close
-        log.debug("%s did not close", type(provider).__name__, exc_info=True)
+        async with asyncio.timeout(provider.deadline):
+            with CONTAINED:
+                await provider.close()
+    except Exception as error:
+        log.log(level, "%s did not close: %s", type(provider).__name__, told(error, provider))
 
 
 def _by_name(controllers: Sequence[Controller]) -> dict[str, Controller]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import traceback
@@ -31,15 +32,21 @@ class Mistake(Exception):
 
 
 class Contained:
-    """Somebody's code runs in it: it cannot end the process."""
+    """Somebody's code runs in it: it can end neither the process nor the work of the loop, only fail."""
 
     __slots__ = ()
 
     def __enter__(self) -> None: ...
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if error is None or isinstance(error, (Exception, KeyboardInterrupt, GeneratorExit)):
+            return
         if isinstance(error, SystemExit):
             raise Mistake(f"it called sys.exit({error.code!r}); raise an exception that says what is wrong instead") from error
+        if not isinstance(error, asyncio.CancelledError):  # such as a panic of what is written in Rust
+            raise Mistake(f"it raised {type(error).__name__}: {error}") from error
+        if (task := asyncio.current_task()) is None or not task.cancelling():  # nobody gave up this work: the error is its own
+            raise Mistake("something that it awaits was cancelled; catch CancelledError there, and raise an exception that says what is wrong") from error
 
 
 CONTAINED = Contained()

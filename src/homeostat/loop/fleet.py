@@ -273,6 +273,7 @@ class Fleet(msgspec.Struct):
     aside: set[Ref] = msgspec.field(default_factory=set)  # declared, and not among those that exist at present
     unknown: dict[Ref, str] = msgspec.field(default_factory=dict)  # unreadable, and why
     unhealthy: dict[Ref, str] = msgspec.field(default_factory=dict)  # as declared and not at work; by which change set
+    in_spite: dict[Ref, str] = msgspec.field(default_factory=dict)  # of these, those in spite of which a person let their change set go on
     in_doubt: set[Ref] = msgspec.field(default_factory=set)  # repaired by a loop that ended before it was seen well, and not well since
     waves: dict[str, Wave] = msgspec.field(
         default_factory=dict
@@ -283,6 +284,7 @@ class Fleet(msgspec.Struct):
     moving: dict[Ref, str] = msgspec.field(default_factory=dict)  # not as declared, and its labels lead to another fleet; which
     ended: deque[Ended] = msgspec.field(default_factory=lambda: deque(maxlen=ENDED_KEPT))  # of change sets, the last last
     halts: dict[str, Halt] = msgspec.field(default_factory=dict)  # by guard and what it is about
+    doubted: frozenset[Op] = frozenset()  # of which more failed than the cap: what was approved before is so no more
     approvals: frozenset[str] = frozenset()  # plan hashes that a person approved, each good once
     grants: dict[str, Grant] = msgspec.field(default_factory=dict)  # what is left of the approvals that change sets carry
     shown_at: float = 0.0  # when something that was lost was last made again, and could be seen
@@ -298,6 +300,7 @@ class Fleet(msgspec.Struct):
     stock_since: int = 0  # how many passes had begun when `observed` began to be kept
     passes_begun: int = 0
     passes_done: int = 0  # full looks at every resource, the first one after a start included
+    at_most: int = 0  # how many it may turn out to have when the first look is done: all that is declared of a kind of its
 
     @property
     def seen_whole(self) -> bool:
@@ -314,6 +317,12 @@ class Fleet(msgspec.Struct):
         self.halts = dict(verdict.halts)
         self.approvals -= verdict.used
         self.grants.update(verdict.grants)
+        known = self.in_spite | verdict.in_spite
+        self.in_spite = {ref: change_set for ref, change_set in known.items() if self.unhealthy.get(ref) == change_set}
+        for drift in self.drifts.values() if verdict.doubted - self.doubted else ():
+            if drift.touches in verdict.doubted - self.doubted and drift.phase is Phase.OPEN:
+                drift.approved = ""
+        self.doubted = frozenset(verdict.doubted)
         for ref in verdict.approved & self.drifts.keys():
             self.drifts[ref].approved = self.drifts[ref].made_from
 
@@ -443,6 +452,8 @@ class Verdict(msgspec.Struct):
     used: set[str] = msgspec.field(default_factory=set)  # plan hashes of approvals that are used up by it
     grants: dict[str, Grant] = msgspec.field(default_factory=dict)  # what is left of the approvals of change sets
     forgiven: set[str] = msgspec.field(default_factory=set)  # change sets that a person lets go on in spite of their failures
+    doubted: set[Op] = msgspec.field(default_factory=set)  # of which more failed than the cap
+    in_spite: dict[Ref, str] = msgspec.field(default_factory=dict)  # what is ill, and the change set that a person lets go on all the same
 
     def hold(self, drifts: Iterable[Drift], guard: str, reason: str, until: float = 0.0, plan: str = "") -> None:
         """Takes these out of what is allowed."""

@@ -91,6 +91,8 @@ class Ledger:
         for other in self.members.strangers(ref, judged_in if stays else name):
             self.leave(other)
         fleet = self.members.join(ref, judged_in if stays else name, self._new_fleet)
+        if not fleet.passes_done:
+            fleet.at_most = max(fleet.at_most, self._passes.sizes.get(ref.kind, 0))
         if stays:
             fleet.moving[ref] = name
         elif fleet.moving:

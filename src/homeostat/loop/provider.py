@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextvars import ContextVar
+from inspect import iscoroutinefunction, isfunction
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, cast, get_args, get_origin
 
 import msgspec
@@ -320,6 +321,9 @@ def _types(cls: type) -> tuple[type[Spec], type[Spec]] | None:
 
 def _check(cls: type[Provider[Any, Any]], spec: type[Spec], state: type[Spec], shown: tuple[str, ...], means: tuple[str, ...]) -> None:
     """TypeError where a class cannot do what it says."""
+    for name, method in vars(Provider).items():
+        if isfunction(method) and not iscoroutinefunction(method) and name != "watch" and iscoroutinefunction(getattr(cls, name)):
+            raise TypeError(f"{cls.__name__}.{name} is to be written `def`, without async: what it returned would be no answer")
     check_type(cls, spec, "spec")
     check_type(cls, state, "state")
     declared, seen = set(spec.__struct_encode_fields__), set(state.__struct_encode_fields__)

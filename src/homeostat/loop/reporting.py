@@ -42,7 +42,7 @@ class Reporter:
         settled = drift is None and not isinstance(seen.observation.state, Unknown)
         if not error and controller.has_aged(seen.obj, obj):
             raise Moved("its journal has moved since it was looked at")
-        if settled and seen.deleting:
+        if seen.deleting if settled else drift is None and "deletionTimestamp" in obj["metadata"] and controller.made_nothing(seen):
             if seen.unhealthy:  # something of it is still at work, and goes by itself
                 return
             await controller.let_go(obj)

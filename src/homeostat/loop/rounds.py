@@ -64,6 +64,8 @@ class Rounds:
         """When the last one ended (wall seconds)."""
         self.again = False
         """Another pass is wanted after the one under way."""
+        self.sizes: dict[str, int] = {}
+        """How many resources of each kind the last pass that began is about."""
 
     @property
     def under_way(self) -> bool:
@@ -86,6 +88,7 @@ class Rounds:
         """Begins a pass."""
         wheres = {name: [Where(name, key) for key in c.declarations.all()] for name, c in self._controllers.items()}
         self._unlooked = dict.fromkeys(chain.from_iterable(wheres.values()))
+        self.sizes = {name: len(all_of_it) for name, all_of_it in wheres.items()}
         self._size, self._started = len(self._unlooked), self._clock.now()
         self._who.pass_begins()
         for name, controller in self._controllers.items():

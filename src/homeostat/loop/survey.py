@@ -74,10 +74,11 @@ class Survey:
             one = packed[ref]
             wanted = None
             if self._attentive:
-                with self._working(one.load(), ref):
-                    if await self._provider.unhealthy(spec, state):
-                        continue
-                    wanted = await self._provider.wanted(spec)
+                async with asyncio.timeout(self._provider.deadline):
+                    with self._working(one.load(), ref), CONTAINED:
+                        if await self._provider.unhealthy(spec, state):
+                            continue
+                        wanted = await self._provider.wanted(spec)
             declared = None if wanted is None else encode(wanted)
             if self._digest(one.revision, declared, encode(state)) == self._settled.get(one.key):
                 found.add(one.key)

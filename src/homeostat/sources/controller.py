@@ -88,6 +88,9 @@ class SyncController(Controller):
             return record.last_applied
         return {"manifest": masked(unmarked(applied_by(obj, self._manager), {}), ref.uid)}
 
+    def made_nothing(self, seen: Seen) -> bool:
+        return False
+
     async def hold_on(self, obj: Object) -> Object:
         return obj
 
