@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import textwrap
 import time
@@ -21,6 +22,7 @@ from homeostat.api.local import LocalTransport
 from homeostat.cli import main
 from homeostat.client import Client
 from homeostat.guards import Mode
+from homeostat.loop.failure import Mistake
 from homeostat.model.protocol import CHILDREN_PATH
 from homeostat.testing import TestPlane
 
@@ -231,6 +233,27 @@ def test_what_cannot_be_composed_is_said(desk: Desk, spec: Object, why: str) -> 
     assert why in note
 
 
+def test_what_could_not_be_composed_is_not_said_to_be_as_declared(desk: Desk) -> None:
+    desk.run("apply", "--yes", "-f", desk.file(broken="no goods"))
+    desk.plane.wait_for(f"{GROUP}/v1", "Shop", "hall", lambda shop: "NotComposed" in json.dumps(shop))
+    (line,) = desk.data("drift")
+    assert (line["op"], line["kind"], line["name"]) == ("unknown", "Shop", "hall")
+    assert "no goods" in line["reason"]
+    assert desk.data("drift", "shops") == [line]
+    assert "all is as declared" not in desk.run("drift")
+    assert "nobody can tell what it declares" in desk.run("runbook")
+    told = desk.run("explain", "shop", "hall")
+    assert re.search("differs +unknown: .*no goods", told)
+    assert "next       it is composed again when its declaration or its composer changes" in told
+
+
+def test_a_composer_without_compose_is_told_so() -> None:
+    class Empty(Composer[ShopSpec], group=GROUP): ...
+
+    with pytest.raises(Mistake, match="Empty has no `compose`"):
+        Empty().compose(ShopSpec(), {})
+
+
 def test_composers_below_composers_are_asked_as_well(desk: Desk) -> None:
     said = desk.run("plan", "-f", desk.file("Mall", "mall", shops=2, shelves=2))
     assert "+ Shop default/mall-1   by Mall default/mall" in said
@@ -239,6 +262,20 @@ def test_composers_below_composers_are_asked_as_well(desk: Desk) -> None:
     desk.apply("Mall", "mall", shops=2, shelves=2)
     said = desk.run("plan", "-f", desk.file("Mall", "mall", shops=1, shelves=2))
     assert "- ConfigMap default/mall-1-0   by Shop default/mall-1" in said
+
+
+def test_what_is_declared_and_declares_itself_is_explained_as_both(desk: Desk) -> None:
+    desk.apply("Mall", shops=12)
+    desk.apply("Mall", "zoo", shops=0)
+    desk.run("apply", "--yes", "-f", desk.file("Mall", shops=12, shelves=2))
+    desk.plane.wait_for(f"{GROUP}/v1", "Mall", "hall", lambda mall: "held by mass-drift" in json.dumps(mall))
+    itself, wished = desk.run("explain", "shop", "hall-0").split("\n\n")
+    assert "decision   Converged: all of 1 children are as declared" in itself
+    assert "children.malls.shops.example.com: 12 in it, 12 differ" in wished, "parents are not in the fleet of what they declare"
+    assert "declared   by Mall default/hall\n" in wished
+    assert "decision   held by mass-drift: 12 of 12 would be changed" in wished
+    assert desk.data("explain", "shop", "hall-0")["composed"]["drift"]["op"] == "update"
+    assert "halts" not in desk.run("plan", "-f", desk.file("Mall", shops=12, signs=1)), "what was never done need not be undone"
 
 
 def test_what_cannot_be_told_further_down_does_not_hide_the_rest(desk: Desk) -> None:

@@ -239,6 +239,9 @@ def test_a_provider_that_is_none_is_said(homeostat_command: Command, tmp_path: P
     [
         ("def broken(:\n", "line 1: invalid syntax"),
         ("x = 1\nraise KeyError('boom')\n", "line 2: KeyError: 'boom'"),
+        ("import json\nimport jsonn\n", "line 2: No module named 'jsonn'"),
+        ("from homeostat import Composer, Spec\nclass S(Spec):\n    x: complex\nclass C(Composer[S], group='a.b'): ...\n", "line 2: TypeError: S.x: complex has no place in a kind"),
+        ("from homeostat import Spec\nclass S(Spec):\n    x: list[int] = [1]\n", "line 2: TypeError: Using a non-empty mutable collection"),
         ("from homeostat import Composer, Spec\nclass S(Spec): ...\nclass C(Composer[S], group='a.b'):\n    def __init__(self): 1 / 0\n", "line 4: ZeroDivisionError"),
     ],
 )
@@ -251,6 +254,24 @@ def test_what_a_providers_code_raises_is_said_with_its_line_and_without_a_traceb
     assert done.returncode == 1
     assert f"Error: --provider {place}: {place}, {said}" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_module_that_is_a_file_here_is_probably_meant_as_that(homeostat_command: Command, tmp_path: Path) -> None:
+    file = declare(tmp_path / "shops.py", SHOPS)
+    done = homeostat_command("up", "--data", tmp_path / "data", "--listen", "127.0.0.1:0", "--provider", file.with_suffix(""))
+    assert done.returncode == 1
+    assert f"Did you mean '{file}'?" in done.stderr
+
+
+def test_a_server_whose_provider_does_not_load_any_more_does_not_say_that_it_is_ready(start: Start, homeostat_command: Command, tmp_path: Path) -> None:
+    file = declare(tmp_path / "shops.py", SHOPS)
+    up = start("--provider", file)
+    up.stop()
+    declare(file, SHOPS.replace("ShopSpec(Spec)", "ShopSpec(Spex)"))
+    done = homeostat_command("up", "--data", up.data, "--listen", "127.0.0.1:0", "--provider", file)
+    assert done.returncode == 1
+    assert "name 'Spex' is not defined" in done.stderr
+    assert done.stdout == ""
 
 
 def test_help_costs_next_to_nothing(homeostat_command: Command) -> None:

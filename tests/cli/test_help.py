@@ -85,6 +85,13 @@ def test_what_is_heavy_is_not_imported_to_help_with_any_command() -> None:
 def test_a_mistyped_command_and_option_are_understood(homeostat_command: Run) -> None:
     assert "Did you mean 'freeze'?" in homeostat_command("frezee").stderr
     assert "--reason" in homeostat_command("freeze", "files", "--raeson", "x").stderr
+    assert "Options stand after the command: homeostat COMMAND --kubeconfig" in homeostat_command("--kubeconfig", "x", "get", "files").stderr
+
+
+def test_an_address_is_no_file_and_how_it_becomes_one_is_said(homeostat_command: Run) -> None:
+    done = homeostat_command("plan", "-f", "https://example.com/site.yaml")
+    assert done.returncode == 1
+    assert "curl -fsSL https://example.com/site.yaml | homeostat" in done.stderr
 
 
 def test_the_version_is_told_to_programs(homeostat_command: Run) -> None:
@@ -114,8 +121,9 @@ def test_colours_are_for_terminals_and_not_where_no_color_is_set(environment: di
     code = "import click; from homeostat.cli import main\n@main.command('paint')\ndef paint(): click.echo(click.style('red', fg='red'))\n"
     code += "main._table['paint'] = ('', ''); main.get_command = lambda ctx, name: paint\nmain(['paint'])"
     call = [sys.executable, "-c", code]
-    plain = {name: value for name, value in environment.items() if name != "NO_COLOR"}
+    plain = {name: value for name, value in environment.items() if name != "NO_COLOR"} | {"TERM": "xterm"}
     assert "\x1b[31m" in on_a_terminal(call, plain)
+    assert "\x1b" not in on_a_terminal(call, {**plain, "TERM": "dumb"})
     assert "\x1b" not in on_a_terminal(call, {**plain, "NO_COLOR": "1"})
     assert "\x1b" not in subprocess.run(call, env=plain, capture_output=True, text=True, check=True).stdout
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -149,6 +150,59 @@ def test_a_freeze_is_noted_and_what_does_not_answer_is_a_problem(run: Run, motd:
     said = run("doctor")
     assert said.returncode == 1
     assert "nothing listens on" in said.stdout
+
+
+def test_where_no_loop_ever_ran_nothing_is_said_to_be_as_declared(start: Callable[..., Up], homeostat_command: Run) -> None:
+    kubeconfig = str(start("--no-loop").kubeconfig)
+    for command in ("drift", "runbook", "plan"):
+        said = homeostat_command(command, KUBECONFIG=kubeconfig)
+        assert said.returncode == 0
+        assert "no loop has run on this server yet: nothing was looked at" in said.stdout + said.stderr
+        assert "all is as declared" not in said.stderr
+        assert "nothing is halted" not in said.stderr
+
+
+def test_who_may_not_see_everything_hears_of_the_rest(run: Run, up: Up, tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "ada"
+    kubeconfig.write_text(run("token", "create", "--user", "ada", "-o", "kubeconfig").stdout)
+    said = run("doctor", "--kubeconfig", kubeconfig)
+    assert said.returncode == 0, said.stdout
+    assert "! loop          that cannot be told: " in said.stdout
+    assert 'User "ada" cannot list resource "guardpolicies"' in said.stdout
+    assert "it is not this server" not in said.stdout
+    assert "no loop has run here" not in said.stdout
+
+
+def test_whose_token_is_not_taken_is_told_that_and_not_to_look_for_the_server(run: Run, up: Up, tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "ada"
+    kubeconfig.write_text(re.sub("token: .*", "token: hst_wrong", run("token", "create", "--user", "ada", "-o", "kubeconfig").stdout))
+    said = run("doctor", "--kubeconfig", kubeconfig)
+    assert said.returncode == 1
+    assert "is not taken: it expired, was revoked or is for another server" in said.stdout
+    assert "something listens" not in said.stdout
+
+
+def test_the_kubeconfig_of_another_server_is_said_to_be_that(run: Run, start: Callable[..., Up], up: Up, tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(re.sub("server: .*", f'server: "{up.url}"', start(data=tmp_path / "other").kubeconfig.read_text()))
+    said = run("get", "files", "--kubeconfig", kubeconfig)
+    assert said.returncode == 1
+    assert "The kubeconfig is not this server's: `homeostat up` prints where its own is" in said.stderr
+    assert "Is the server up" not in said.stderr
+    kubeconfig.write_text(up.kubeconfig.read_text().replace("    server:", "    tls-server-name: not.the.name\n    server:"))
+    said = run("get", "files", "--kubeconfig", kubeconfig)
+    assert "Call it by the name that `homeostat up` prints" in said.stderr
+
+
+def test_the_disk_is_looked_at_where_the_directory_is_this_servers(run: Run, up: Up, tmp_path: Path, environment: dict[str, str]) -> None:
+    elsewhere = tmp_path / "copied"
+    elsewhere.write_text(up.kubeconfig.read_text())
+    default = Path(environment["HOME"]) / ".homeostat"
+    (default / "pki").mkdir(parents=True)
+    (default / "pki" / "ca.crt").write_text("another's")
+    assert "disk" not in run("doctor", "--kubeconfig", elsewhere).stdout
+    (default / "pki" / "ca.crt").write_bytes((up.data / "pki" / "ca.crt").read_bytes())
+    assert f"free for {default}" in run("doctor", "--kubeconfig", elsewhere).stdout
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -21,6 +21,7 @@ from click.testing import CliRunner, Result
 from homeostat.cli import main
 from homeostat.cli.allow import load_own
 from homeostat.cli.controllers import assemble
+from homeostat.client import Unreachable
 from homeostat.guards import Mode
 from homeostat.guards.keeper import Keeper
 from homeostat.loop.engine import Engine
@@ -59,9 +60,14 @@ class House:
         await self.engine.start()
         self._parts = [self.engine.stop, keeper.stop, client.close]
 
-    def stop(self) -> None:
+    def close(self) -> None:
+        """Ends the loop; things and the command line stay."""
         for part in self._parts:
             self._call(part())
+        self._parts = []
+
+    def stop(self) -> None:
+        self.close()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -182,6 +188,18 @@ def test_what_is_applied_is_one_change_set_and_comes_true(house: House) -> None:
     assert marks.pop() in said
 
 
+@pytest.mark.parametrize("end", [KeyboardInterrupt(), Unreachable("the connection to it broke")])
+def test_what_ends_in_the_middle_says_how_far_it_came(house: House, monkeypatch: pytest.MonkeyPatch, end: BaseException) -> None:
+    async def write(client: Any, plan: Any, *, force: bool, done: Callable[[], None]) -> None:
+        done()
+        raise end
+
+    monkeypatch.setattr("homeostat.insight.planning.carry_out", write)
+    said = house.run("apply", "--yes", "-f", house.declare("red", "hall", "attic"), code=1)
+    assert str(end) in said
+    assert re.search(r"1 of 2 objects are written as change set (\S+), .*: homeostat rollback changeset \1\n", said)
+
+
 def test_applying_the_same_again_changes_nothing_at_all(house: House) -> None:
     file = house.declare("red", "hall")
     house.run("apply", "--yes", "-f", file)
@@ -270,6 +288,18 @@ def test_a_secret_is_never_shown(house: House) -> None:
     assert "aHVudGVyMg" not in said
 
 
+def test_what_is_declared_cannot_steer_the_terminal_of_who_reads_the_plan(house: House) -> None:
+    def note(text: str) -> Path:
+        file = house.directory / "note.json"
+        file.write_text(json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "note"}, "data": {"text": text}}))
+        return file
+
+    house.run("apply", "--yes", "-f", note("one\ntwo\n"))
+    file = note("one\n\x1b[1A\x1b[2K\x1b[8mtwo\u202e\n")
+    for command in ("plan", "diff", "apply"):
+        assert r"+\x1b[1A\x1b[2K\x1b[8mtwo\u202e" in house.answer("n", command, "-f", file).stdout
+
+
 def test_drift_is_shown_explained_and_repaired_only_after_the_freeze(house: House) -> None:
     house.run("apply", "--yes", "-f", house.declare("red", "hall"))
     house.run("wait", "lamp", "hall")
@@ -289,6 +319,31 @@ def test_drift_is_shown_explained_and_repaired_only_after_the_freeze(house: Hous
     assert house.colour("hall") == "green"
     assert "lifted: the electrician is here" in house.run("unfreeze", "lamps")
     house.until(lambda: house.colour("hall") == "red")
+
+
+def test_what_cannot_be_read_is_told_to_programs_as_well(house: House) -> None:
+    house.run("apply", "--yes", "-f", house.declare("red", "hall", "attic"))
+    for name in ("hall", "attic"):
+        house.run("wait", "lamp", name)
+    assert house.data("drift") == []
+    (house.lamps / "hall").write_text("{")
+    house.look()
+    (line,) = house.until(lambda: house.data("drift"))
+    assert (line["op"], line["kind"], line["name"], line["heldBy"]) == ("unknown", "Lamp", "hall", "unknown")
+    assert "Expecting property name" in line["reason"]
+    assert house.data("drift", "lamp/attic") == []
+    assert "all is as declared" in house.run("drift", "lamp/attic")
+
+
+def test_what_no_loop_has_looked_at_is_not_said_to_be_as_declared(house: House) -> None:
+    house.run("apply", "--yes", "-f", house.declare("red", "hall"))
+    house.run("wait", "lamp", "hall")
+    house.close()
+    house.run("apply", "--yes", "-f", house.declare("red", "attic"))
+    told = house.run("explain", "lamp", "attic")
+    assert "differs    unknown: no loop has looked" in told
+    assert "next       it is looked at when a loop with its provider runs" in told
+    assert "nothing is known to differ (1 looked at, 1 not yet)" in house.run("drift")
 
 
 def test_one_thing_alone_can_be_frozen(house: House) -> None:

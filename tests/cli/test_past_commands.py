@@ -151,7 +151,9 @@ def test_the_past_is_read_compared_and_told(site: Site) -> None:
 
     assert site.data("get", "file", "motd", "--at", before)["spec"]["content"] == "one"
     assert site.data("get", "file", "motd")["spec"]["content"] == "two"
-    assert "at revision" in site.run("get", "file", "issue", "--at", before, code=1)
+    then = site.run("get", "file", "issue", "--at", before, code=1)
+    assert "at revision" in then
+    assert "Did you mean" not in then  # itself
     assert [i["metadata"]["name"] for i in site.data("get", "files", "--at", before)["items"]] == ["motd"]
     assert "has not come yet" in site.run("get", "file", "motd", "--at", 10**9, code=1)
     assert "neither a revision nor a time" in site.run("get", "file", "motd", "--at", "yesterday", code=1)
@@ -430,6 +432,7 @@ def test_inventory_tells_what_is_managed_and_what_is_not(site: Site) -> None:
         ("old", "a directory of 1 files"),
         ("stray", "a file"),
     ]
+    assert "not looked for, as no --allow or --provider here says how: File" in site.run("inventory", "--unmanaged")
     assert "add --unmanaged" in site.run("inventory", "--allow", "process", code=2)
 
 

@@ -67,6 +67,14 @@ class Lazy(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in sorted(self._table.items())])
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if error.possibilities:
+                raise
+            raise click.UsageError(f"{error.message} Options stand after the command: {ctx.command_path} COMMAND {error.option_name}", ctx) from None
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
@@ -117,5 +125,5 @@ def main(ctx: click.Context) -> None:
       homeostat up --demo         # a live example to look at
       homeostat COMMAND --help    # options, examples and exit codes of a command
     """
-    if os.environ.get("NO_COLOR"):  # https://no-color.org: whatever it says
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":  # https://no-color.org: whatever it says
         ctx.color = False

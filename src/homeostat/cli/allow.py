@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -33,6 +34,8 @@ FORMS = {
     "git": "git, git:HOST or git:DIR, applies what Git repositories say, or those of HOST or below DIR",
     "webhooks": "webhooks:HOST:PORT hears there of pushes to Git repositories",
 }
+_OURS = (f"{Path(__file__).parents[1]}{os.sep}", str(importlib.__file__))
+"""Code in which the mistake of a user's provider is not: our own, and what imports."""
 _MODULES = {"gpu": "homeostat.gpu.controller", "git": "homeostat.sources.sync", "webhooks": "homeostat.sources.webhook"}
 
 
@@ -240,8 +243,16 @@ def _raised(text: str, error: Exception) -> click.ClickException:
 
     if isinstance(error, SyntaxError):
         return click.ClickException(f"--provider {text}: {error.filename}, line {error.lineno}: {error.msg}")
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    return click.ClickException(f"--provider {text}: {last.filename}, line {last.lineno}: {type(error).__name__}: {error}")
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith((*_OURS, "<frozen "))]
+    where = f"{frames[-1].filename}, line {frames[-1].lineno}: " if frames else ""
+    said = str(error) if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
+    return click.ClickException(f"--provider {text}: {where}{said}{_meant(text) if not frames else ''}")
+
+
+def _meant(text: str) -> str:
+    """A file that was probably meant, where a module is not found."""
+    file = f"{text.partition(':')[0]}.py"
+    return f". Did you mean '{file}'?" if os.path.isfile(file) else ""
 
 
 def _module(place: str) -> Any:
@@ -260,7 +271,5 @@ def _module(place: str) -> Any:
         return module
     except OSError as error:
         raise click.ClickException(f"--provider {place}: {error.strerror}") from None
-    except ImportError as error:
-        raise click.ClickException(f"--provider {place}: {error}") from None
     except Exception as error:
         raise _raised(place, error) from None

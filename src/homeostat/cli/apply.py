@@ -11,7 +11,7 @@ from homeostat.cli.manifests import composer_option, manifest_options
 from homeostat.cli.show import ask, count, echo_lines, emit, output_option
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from homeostat.client import Client
     from homeostat.insight.planning import Plan, Step
@@ -102,12 +102,10 @@ def approve_first(server: Connection, plan: Plan, verdicts: Sequence[FleetVerdic
 
 
 def _write(server: Connection, plan: Plan, force: bool) -> list[Step]:
-    from homeostat.cli.progress import progress
+    from homeostat.cli.planview import write_plan
     from homeostat.insight.planning import carry_out
-    from homeostat.model.protocol import CHANGE_SET_HEADER
 
-    async def write(client: Client) -> list[Step]:
-        with progress(len(plan.steps), "declaring") as bar:
-            return await carry_out(client, plan, force=force, done=bar.step)
+    async def write(client: Client, done: Callable[[], None]) -> list[Step]:
+        return await carry_out(client, plan, force=force, done=done)
 
-    return server.run(write, headers={CHANGE_SET_HEADER: plan.change_set})
+    return write_plan(server, plan, "declaring", len(plan.steps), write)

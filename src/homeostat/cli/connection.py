@@ -22,6 +22,11 @@ REQUEST_SECONDS = 10.0
 """How long a request may take. Somebody sits and waits: a server that is not there is told at once."""
 
 
+_EXPIRED, _OTHER_HOST, _OTHER_ADDRESS = 10, 62, 64  # X509_V_ERR_…
+_ELSEWHERE = "Call it by the name that `homeostat up` prints, or start it with that one as --listen."
+_TRUST = {_EXPIRED: "A restart of the server renews it.", _OTHER_HOST: _ELSEWHERE, _OTHER_ADDRESS: _ELSEWHERE}
+
+
 class Trouble(click.ClickException):
     """What went wrong, where the exit code 1 has a meaning of its own."""
 
@@ -57,6 +62,7 @@ class Connection(msgspec.Struct, frozen=True):
         import asyncio
 
         from homeostat.client import Client, ConfigError, Unreachable
+        from homeostat.client.transport import Untrusted
         from homeostat.model.errors import ApiError
 
         async def connected() -> T:
@@ -77,6 +83,9 @@ class Connection(msgspec.Struct, frozen=True):
             return asyncio.run(connected())
         except ConfigError as error:
             message = str(error)
+        except Untrusted as error:
+            way = _TRUST.get(error.why, "The kubeconfig is not this server's: `homeostat up` prints where its own is, and writes it anew at every start.")
+            message = f"{error}. {way}"
         except Unreachable as error:
             message = f"{error}. Is the server up? `homeostat up` starts it."
         except ApiError as error:

@@ -11,7 +11,7 @@ from homeostat.cli import completing
 from homeostat.cli.connection import Connection, Trouble, server_options
 from homeostat.cli.kindname import KindName
 from homeostat.cli.manifests import manifest_options
-from homeostat.cli.show import emit, output_option, painted
+from homeostat.cli.show import echo_lines, emit, output_option, painted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -165,9 +165,7 @@ def _print(step: Step) -> None:
     from homeostat.insight.planning import SIGNS
 
     assert step.op is not None
-    click.echo(painted(f"{SIGNS[step.op]} {step.title}"))
-    for line in step.lines():
-        click.echo("    " + painted(line))
+    echo_lines([painted(f"{SIGNS[step.op]} {step.title}"), *("    " + painted(line) for line in step.lines())])
 
 
 def _data(step: Step) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import asdict
 
 from homeostat.cli.connection import Connection, server_options
-from homeostat.cli.show import ago, count, emit, output_option
+from homeostat.cli.show import ago, count, echo_lines, emit, output_option
 
 if TYPE_CHECKING:
     from homeostat.client import Client
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 GOOD, NOTE, BAD = "ok", "note", "problem"
 _MARKS = {GOOD: ("✓", "green"), NOTE: ("!", "yellow"), BAD: ("✗", "red")}
 SKEW_SECONDS = 5.0
+TOLD_SECONDS = 2.0
+"""The time of an answer has whole seconds, and may be a second old: what is less than this apart may be nothing."""
 STUCK_SECONDS = 300.0
 EXPIRY_DAYS = 14
 LEAST_BYTES = 1 << 30
@@ -57,19 +59,24 @@ def command(server: Connection, output: str) -> None:
     found: list[Finding] = []
 
     async def look(client: Client) -> None:
-        async for finding in _findings(client, target):
-            found.append(finding)
-            if output == "text":
-                _say(finding)
+        from homeostat.model.errors import ApiError
+
+        try:
+            async for finding in _findings(client, target):
+                note(finding)
+        except ApiError as error:
+            note(Finding(BAD, "server", error.message))
+
+    def note(finding: Finding) -> None:
+        found.append(finding)
+        if output == "text":
+            _say(finding)
 
     target = _target(server)
     try:
         server.run(look)
     except click.ClickException as error:
-        finding = Finding(BAD, "server", error.message, _free_port(target))
-        found.append(finding)
-        if output == "text":
-            _say(finding)
+        note(Finding(BAD, "server", error.message, _free_port(target)))
     if output != "text":
         emit([asdict(one) | ({"to_do": ""} if one.level == GOOD else {}) for one in found], output)
     if any(finding.level == BAD for finding in found):
@@ -78,9 +85,9 @@ def command(server: Connection, output: str) -> None:
 
 def _say(finding: Finding) -> None:
     mark, colour = _MARKS[finding.level]
-    click.echo(f"{click.style(mark, fg=colour)} {finding.subject.ljust(13)} {finding.said}")
+    echo_lines([f"{click.style(mark, fg=colour)} {finding.subject.ljust(13)} {finding.said}"])
     if finding.to_do and finding.level != GOOD:
-        click.echo(f"  {' ' * 13} {finding.to_do}")
+        echo_lines([f"  {' ' * 13} {finding.to_do}"])
 
 
 def _target(server: Connection) -> Target:
@@ -101,20 +108,26 @@ def _free_port(target: Target) -> str:
     where = urlsplit(target.server)
     try:
         with socket.create_connection((where.hostname or "", where.port or 443), timeout=2):
-            return f"something listens on {where.netloc}, and it is not this server"
+            return f"something listens on {where.netloc}, and does not answer as this server would"
     except OSError as error:
         return f"nothing listens on {where.netloc} ({error.strerror or error}): `homeostat up` starts a server there"
 
 
 async def _findings(client: Client, target: Target) -> AsyncIterator[Finding]:
+    from homeostat.model.errors import ApiError
+
     for finding in await _server(client, target):
         yield finding
     for finding in await asyncio.to_thread(lambda: list(_certificates(target))):
         yield finding
     for finding in _disk(target):
         yield finding
-    for part in (_loops, _guards, _stuck, _breakers, _nodes):
-        for finding in await part(client):
+    for subject, part in (("loop", _loops), ("guards", _guards), ("finalizers", _stuck), ("breakers", _breakers), ("gpu nodes", _nodes)):
+        try:
+            told = await part(client)
+        except ApiError as error:
+            told = [Finding(NOTE, subject, f"that cannot be told: {error.message}")]
+        for finding in told:
             yield finding
 
 
@@ -137,7 +150,8 @@ async def _server(client: Client, target: Target) -> list[Finding]:
     if told:
         skew = time.time() - parsedate_to_datetime(told).timestamp()
         level = GOOD if abs(skew) <= SKEW_SECONDS else BAD
-        found.append(Finding(level, "clock", f"{abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} the server's", "set the clocks of both by NTP: leases, tokens and freezes go by them"))
+        apart = f"{abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} the server's" if abs(skew) > TOLD_SECONDS else "agrees with the server's"
+        found.append(Finding(level, "clock", apart, "set the clocks of both by NTP: leases, tokens and freezes go by them"))
     return found
 
 
@@ -171,7 +185,7 @@ def _disk(target: Target) -> Iterator[Finding]:
 
     for place in filter(None, (target.source, DEFAULT_KUBECONFIG)):
         data = Path(str(place)).expanduser().parent
-        if (data / "pki").is_dir():
+        if (data / "pki").is_dir() and _is_of(data, target):
             if _read_only(data):
                 yield Finding(BAD, "disk", f"the file system of {data} is read-only", "look in the system's log for why: until it is writable nothing is written, and reads go on")
                 return
@@ -180,6 +194,14 @@ def _disk(target: Target) -> Iterator[Finding]:
             level = BAD if usage.free < LEAST_BYTES // 8 else NOTE if usage.free < LEAST_BYTES or part < 0.05 else GOOD
             yield Finding(level, "disk", f"{usage.free / (1 << 30):.1f} GiB free for {data} ({part:.0%})", "free some: without space nothing is written, and reads go on")
             return
+
+
+def _is_of(data: Path, target: Target) -> bool:
+    """Whether a data directory belongs to this server, and not to another that also runs here."""
+    try:
+        return (data / "pki" / "ca.crt").read_bytes().strip() == (target.authority or b"").strip()
+    except OSError:
+        return False
 
 
 def _read_only(data: Path) -> bool:
@@ -217,7 +239,9 @@ async def _guards(client: Client) -> list[Finding]:
 
     try:
         policies = await client.kind("homeostat.dev/v1alpha1", "GuardPolicy").list()
-    except ApiError:
+    except ApiError as error:
+        if error.code != 404:
+            raise
         return [Finding(NOTE, "guards", "there are no policies: no loop has run here yet")]
     found = []
     for policy in policies:
@@ -257,7 +281,9 @@ async def _nodes(client: Client) -> list[Finding]:
 
     try:
         nodes = await client.kind("gpu.homeostat.dev/v1alpha1", "GpuNode").list()
-    except ApiError:
+    except ApiError as error:
+        if error.code != 404:
+            raise
         return []
     found = []
     for node in nodes:

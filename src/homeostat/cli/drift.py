@@ -13,9 +13,10 @@ from homeostat.cli.show import ago, echo_lines, emit, output_option, table
 @output_option("table", "json", "yaml")
 @server_options(namespace=False)
 def command(server: Connection, scope: str | None, output: str) -> None:
-    """Show what is not as declared: since when, why, by whom, and what holds it.
+    """Show what is not as declared: since when, why, by whom, and what holds it; and what could not be read.
 
-    SCOPE is a kind, a policy or a fleet; without it, all that the loop keeps.
+    SCOPE is a kind, a policy or a fleet; without it, all that the loop keeps. For programs, what could not be read has `unknown` as its
+    `op`.
 
     \b
     Examples:
@@ -24,16 +25,17 @@ def command(server: Connection, scope: str | None, output: str) -> None:
 
     Exits with 0, also when there is none.
     """
-    from homeostat.cli.openplan import view_of
+    from homeostat.cli.openplan import unlooked, view_of
     from homeostat.insight.fleets import hold_of
-    from homeostat.insight.loops import unkept_lines
-    from homeostat.insight.open import drift_data
+    from homeostat.insight.open import drift_data, unknown_data
 
     view = server.run(lambda client: view_of(client, scope))
-    for line in unkept_lines(view.unkept, view.now):
+    notes = unlooked(view)
+    for line in notes:
         click.echo(line, err=True)
+    unknown = [(ref, why) for known in (*(fleet.unknown for fleet in view.fleets.values()), view.uncomposed) for ref, why in sorted(known.items())]
     if output != "table":
-        emit([drift_data(view, ref, drift) for ref, drift in view.open()], output)
+        emit([drift_data(view, ref, drift) for ref, drift in view.open()] + [unknown_data(view, ref, why) for ref, why in unknown], output)
         return
     rows = [["KIND", "NAMESPACE", "NAME", "TO", "CAUSE", "BY", "SINCE", "HELD BY", "FIELDS"]]
     for ref, drift in view.open():
@@ -53,9 +55,8 @@ def command(server: Connection, scope: str | None, output: str) -> None:
         )
     if len(rows) > 1:
         echo_lines(table(rows))
-    unknown = [(ref, why) for fleet in view.fleets.values() for ref, why in sorted(fleet.unknown.items())]
-    for ref, why in unknown:
-        click.echo(f"unknown: {ref}: {why}")
+    echo_lines(f"unknown: {ref}: {why}" for ref, why in unknown)
     if len(rows) == 1 and not unknown:
-        known = "nothing is known to differ" if view.unkept else "all is as declared"
-        click.echo(f"{known} ({len(view.objects)} looked at)", err=True)
+        unseen = sum((obj.get("status") or {}).get("observedGeneration") is None for obj in view.objects.values())
+        known = "nothing is known to differ" if notes or unseen else "all is as declared"
+        click.echo(f"{known} ({len(view.objects) - unseen} looked at{f', {unseen} not yet' if unseen else ''})", err=True)

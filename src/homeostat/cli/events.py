@@ -11,7 +11,7 @@ import click
 from homeostat.cli import completing
 from homeostat.cli.connection import Connection, server_options
 from homeostat.cli.kindname import KindName
-from homeostat.cli.show import emit, output_option
+from homeostat.cli.show import echo_lines, emit, output_option
 
 if TYPE_CHECKING:
     from homeostat.client import Client
@@ -104,4 +104,4 @@ def _print(events: Iterable[Mapping[str, Any]], output: str, *, lines: bool = Fa
         where = f"{one['namespace']}/{one['name']}" if one["namespace"] else one["name"]
         times = f" ×{one['count']}" if one["count"] > 1 else ""
         colour = "yellow" if one["type"] == "Warning" else None
-        click.echo(f"{one['time'][:19]}  {click.style(one['reason'].ljust(18), fg=colour)}  {one['kind']} {where}: {one['message']}{times}")
+        echo_lines([f"{one['time'][:19]}  {click.style(one['reason'].ljust(18), fg=colour)}  {one['kind']} {where}: {one['message']}{times}"])

@@ -10,7 +10,7 @@ import click
 from homeostat.cli import completing
 from homeostat.cli.connection import Connection, server_options
 from homeostat.cli.kindname import KindName
-from homeostat.cli.show import ago, echo_lines, emit, output_option, painted
+from homeostat.cli.show import ago, count, echo_lines, emit, output_option, painted
 
 if TYPE_CHECKING:
     from homeostat.cli.kinds import Kind
@@ -38,37 +38,50 @@ def command(server: Connection, kind: str, name: str, output: str) -> None:
     Exits with 0, or 1 where the kind or the object is not there.
     """
 
-    async def read(client: Client) -> tuple[View, Ref]:
+    async def read(client: Client) -> list[tuple[View, Ref]]:
         from homeostat.cli.kinds import kind_named
         from homeostat.insight.fleets import look, ref_of
         from homeostat.model.errors import ApiError
 
         found = await kind_named(client, kind)
         if not found.kept:
-            return await _declared(client, found, name)
+            return [await _declared(client, found, name)]
         try:
             obj = await found.on(client).get(name)
         except ApiError as error:
             if error.code != 404:
                 raise
-            return await _declared(client, found, name)
+            return [await _declared(client, found, name)]
         view = await look(client, [found])
-        return view, next((ref for ref in view.objects if ref == ref_of(found, obj)), ref_of(found, obj))
+        ref = next((ref for ref in view.objects if ref == ref_of(found, obj)), ref_of(found, obj))
+        above = await _open(client, found, name) if _keeper(obj) else None
+        return [(view, ref), *([above] if above else ())]
 
-    view, ref = server.run(read)
+    (view, ref), *above = server.run(read)
     if ref not in view.objects and ref not in view.children:
         raise click.ClickException(f"{ref} went away just now")
     from homeostat.insight.chain import Chain
 
-    chain = Chain(view, ref)
+    chain, wished = Chain(view, ref), [Chain(*one) for one in above]
     if output == "text":
         echo_lines(_lines(chain))
+        for one in wished:
+            echo_lines(("", *_lines(one)))
     else:
-        emit(chain.data(), output)
+        emit(chain.data() | ({"composed": wished[0].data()} if wished else {}), output)
 
 
 async def _declared(client: Client, kind: Kind, name: str) -> tuple[View, Ref]:
     """An object that a Sync or another composer declares: of a kind that the loop does not keep, or not made yet."""
+    if (found := await _open(client, kind, name)) is not None:
+        return found
+    obj = await kind.on(client).get(name)
+    keeper = _keeper(obj) or f"is no thing that the loop keeps: no {obj.get('kind', 'such object')} is, and no Sync declares it"
+    raise click.ClickException(f"{kind.kind} {name} {keeper}")
+
+
+async def _open(client: Client, kind: Kind, name: str) -> tuple[View, Ref] | None:
+    """What is open between an object and the Sync or composer that declares it; None where nothing is."""
     from homeostat.cli.kinds import served_kinds
     from homeostat.insight.fleets import look
 
@@ -78,12 +91,11 @@ async def _declared(client: Client, kind: Kind, name: str) -> tuple[View, Ref]:
     for ref in view.children:
         if (ref.name, ref.namespace) == (f"{kind.name}/{name}", namespace):
             return view, ref
-    obj = await kind.on(client).get(name)
-    raise click.ClickException(f"{kind.kind} {name} {_keeper(obj)}")
+    return None
 
 
 def _keeper(obj: dict[str, Any]) -> str:
-    """Who answers for an object about which nothing is open."""
+    """Who answers for an object about which nothing is open; empty where it was declared by itself."""
     from homeostat.sources.kinds import SYNC_NAME
 
     metadata = obj["metadata"]
@@ -93,7 +105,7 @@ def _keeper(obj: dict[str, Any]) -> str:
     for owner in metadata.get("ownerReferences") or ():
         if owner.get("controller"):
             return f"is made by {owner['kind']} {owner['name']}: homeostat explain {owner['kind'].lower()} {owner['name']}"
-    return f"is no thing that the loop keeps: no {obj.get('kind', 'such object')} is, and no Sync declares it"
+    return ""
 
 
 def _lines(chain: Chain) -> Iterator[str]:
@@ -137,7 +149,7 @@ def _below(chain: Chain) -> Iterator[str]:
 
 def _difference(chain: Chain) -> Iterator[str]:
     if chain.drift is None:
-        why = chain.fleet.unknown.get(chain.ref)
+        why = chain.view.uncomposed.get(chain.ref) or chain.fleet.unknown.get(chain.ref, "no loop has looked" if chain.unseen else None)
         yield f"  differs    {'unknown: ' + why if why is not None else 'no'}"
         return
     drift = chain.drift
@@ -146,4 +158,4 @@ def _difference(chain: Chain) -> Iterator[str]:
     for line in drift.changes or drift.paths:
         yield "    " + painted(line)
     if drift.attempts:
-        yield f"  tried      {drift.attempts} times, {drift.failures} failed in a row"
+        yield f"  tried      {count(drift.attempts, 'time')}, {drift.failures} failed in a row"

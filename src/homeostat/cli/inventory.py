@@ -176,10 +176,12 @@ async def undeclared(client: Client, allowed: Allowed, state: Path) -> list[tupl
     from homeostat.cli.kinds import served_kinds
     from homeostat.loop.provider import Provider
 
-    served = {(kind.api_version, kind.kind) for kind in await served_kinds(client)}
+    kinds = await served_kinds(client)
+    served = {(kind.api_version, kind.kind) for kind in kinds}
     found: list[tuple[str, str, str]] = []
     blind: list[str] = []
-    for provider in allowed.providers(state):
+    providers = allowed.providers(state)
+    for provider in providers:
         if not isinstance(provider, Provider):
             continue
         if not provider.discovers():
@@ -198,6 +200,9 @@ async def undeclared(client: Client, allowed: Allowed, state: Path) -> list[tupl
             await provider.close()
     if blind:
         click.echo(f"cannot look for what is not declared: {', '.join(blind)}", err=True)
+    names = {provider.info.name for provider in providers}
+    if left := sorted(kind.kind for kind in kinds if kind.kept and kind.name not in names):
+        click.echo(f"not looked for, as no --allow or --provider here says how: {', '.join(left)}", err=True)
     return found
 
 

@@ -55,7 +55,8 @@ async def similar_name(client: Client, missing: ApiError) -> str:
         kind = find_kind(await served_kinds(client), f"{missing.kind}.{missing.group}".rstrip("."))
         if kind is None or not missing.name:
             return ""
-        near = difflib.get_close_matches(missing.name, await neighbours(client, kind), n=1)
+        others = [name for name in await neighbours(client, kind) if name != missing.name]  # it may have been missing only then
+        near = difflib.get_close_matches(missing.name, others, n=1)
     except (ApiError, Unreachable):
         return ""
     return f". Did you mean '{near[0]}'?" if near else ""

@@ -76,6 +76,8 @@ def _texts(place: str, recursive: bool) -> Iterator[tuple[str, bytes]]:
     if place == "-":
         yield "standard input", sys.stdin.buffer.read()
         return
+    if "://" in place:
+        raise click.ClickException(f"{place} is no file or directory: fetch it first, as in curl -fsSL {place} | homeostat … -f -")
     path = Path(place)
     try:
         if path.is_dir():

@@ -33,18 +33,21 @@ async def view_of(client: Client, scope: str | None = None) -> View:
     halted_elsewhere(view)
     if found.kind is not None and view.composes(found.kind.name):
         return _declared_by(view, found.kind.name, found.name)
+    view.uncomposed = {}
     names = {policy["metadata"]["name"] for policy in found.policies}
     for name, fleet in list(view.fleets.items()):
         if not names & {policy["metadata"]["name"] for policy in view.policies_of(fleet)}:
             del view.fleets[name]
         elif found.name:
             fleet.drifts = {ref: drift for ref, drift in fleet.drifts.items() if ref.name == found.name}
+            fleet.unknown = {ref: why for ref, why in fleet.unknown.items() if ref.name == found.name}
     return view
 
 
 def _declared_by(view: View, kind: str, name: str) -> View:
     """Only what the things of a kind declare, or the one of this name."""
     uids = {ref.uid for ref in view.objects if ref.kind == kind and name in ("", ref.name)}
+    view.uncomposed = {ref: why for ref, why in view.uncomposed.items() if ref.uid in uids}
     for fleet in view.fleets.values():
         fleet.drifts = {ref: drift for ref, drift in fleet.drifts.items() if ref in view.children and ref.uid in uids}
     view.fleets = {name: fleet for name, fleet in view.fleets.items() if fleet.drifts}
@@ -83,7 +86,14 @@ def open_lines(view: View) -> Iterator[str]:
         yield ""
     yield click.style(closing(drift for _, drift in view.open()), bold=True)
     yield from verdict_lines([judge(view, fleet) for fleet in busy(view)])
-    yield from unkept_lines(view.unkept, view.now)
+    yield from unlooked(view)
+
+
+def unlooked(view: View) -> list[str]:
+    """Why what is said of now may be old, or nothing: no loop looks, or none ever did."""
+    if not view.policies:
+        return ["no loop has run on this server yet: nothing was looked at"]
+    return unkept_lines(view.unkept, view.now)
 
 
 def busy(view: View) -> list[Fleet]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,9 +14,10 @@ from homeostat.insight.planning import SIGNS, Plan, make_plan
 from homeostat.insight.verdicts import FleetVerdict
 
 if TYPE_CHECKING:
+    from homeostat.cli.connection import Connection
     from homeostat.client import Client
     from homeostat.insight.below import Below, Foresight
-    from homeostat.insight.planning import Document
+    from homeostat.insight.planning import Document, Step
 
 
 async def plan_and_verdict(
@@ -30,6 +31,24 @@ async def plan_and_verdict(
     with progress(len(documents), "asking the server") as bar:
         plan = await make_plan(client, documents, force=force, prune=prune, done=bar.step)
     return plan, await guards_on(client, plan, foresight)
+
+
+def write_plan(
+    server: Connection, plan: Plan, label: str, total: int, work: Callable[[Client, Callable[[], None]], Coroutine[Any, Any, list[Step]]], **options: Any
+) -> list[Step]:
+    """Has `work` write it, and gives the steps that failed. Where that ends in the middle, how far it came is said: what is declared stays."""
+    from homeostat.cli.progress import progress
+    from homeostat.model.protocol import CHANGE_SET_HEADER
+
+    with progress(total, label) as bar:
+        try:
+            return server.run(lambda client: work(client, bar.step), headers={CHANGE_SET_HEADER: plan.change_set}, **options)
+        except (KeyboardInterrupt, click.ClickException) as error:
+            why = error.message if isinstance(error, click.ClickException) else "interrupted"
+            raise click.ClickException(
+                f"{why}\n{bar.done} of {count(total, 'object')} are written as change set {plan.change_set}, and more may be that were under way. "
+                f"Do the same again for the rest, or take it back: homeostat rollback changeset {plan.change_set}"
+            ) from None
 
 
 def _foresight(client: Client, own: Sequence[str]) -> Foresight:

@@ -10,7 +10,6 @@ import click
 from homeostat.cli.progress import progress
 from homeostat.cli.show import ask, count, echo_lines, emit
 from homeostat.insight.returning import Target, carry_back, plan_return
-from homeostat.model.protocol import CHANGE_SET_HEADER
 
 if TYPE_CHECKING:
     from homeostat.cli.connection import Connection
@@ -31,7 +30,7 @@ def go_back(
 ) -> None:
     """Shows the plan, asks, has it approved where that is wanted, writes, and tells. Where something is refused, nothing is written."""
     from homeostat.cli.apply import QUESTION, approve_first
-    from homeostat.cli.planview import plan_lines, refuse_errors
+    from homeostat.cli.planview import plan_lines, refuse_errors, write_plan
     from homeostat.insight.planned import guards_on, plan_data
 
     async def read(client: Client) -> tuple[Plan, list[Any]]:
@@ -54,11 +53,10 @@ def go_back(
     if halted and (approve or (not yes and click.confirm(QUESTION))):
         approve_first(server, plan, verdicts, reason, anybody=not yes)
 
-    async def write(client: Client) -> list[Step]:
-        with progress(len(plan.changes), "taking back") as bar:
-            return await carry_back(client, plan, done=bar.step)
+    async def write(client: Client, done: Callable[[], None]) -> list[Step]:
+        return await carry_back(client, plan, done=done)
 
-    failed = server.run(write, headers={CHANGE_SET_HEADER: plan.change_set}, timeout=None)
+    failed = write_plan(server, plan, "taking back", len(plan.changes), write, timeout=None)
     if output != "text":
         told = [{"object": step.title, "error": step.error} for step in failed]
         emit({**plan_data(plan, verdicts), "failed": told}, output)

@@ -22,16 +22,17 @@ def command(server: Connection, scope: str | None, output: str) -> None:
 
     Exits with 0, also when nothing needs anybody.
     """
-    from homeostat.cli.openplan import view_of
+    from homeostat.cli.openplan import unlooked, view_of
     from homeostat.guards import runbook
+    from homeostat.guards.runbook import look_at
     from homeostat.guards.status import NOTHING
     from homeostat.insight.fleets import hold_of
-    from homeostat.insight.loops import unkept_lines
     from homeostat.loop.fleet import Verdict
     from homeostat.model.conditions import find_condition
 
     view = server.run(lambda client: view_of(client, scope))
-    for line in unkept_lines(view.unkept, view.now):
+    notes = unlooked(view)
+    for line in notes:
         click.echo(line, err=True)
     found: dict[str, list[str]] = {}
     for name, fleet in sorted(view.fleets.items()):
@@ -43,6 +44,9 @@ def command(server: Connection, scope: str | None, output: str) -> None:
         lines = runbook(view.gate.policy(fleet), fleet, Verdict(held=held, halts=halts), view.now, asks)
         if lines:
             found[name] = lines
+    for ref, why in sorted(view.uncomposed.items()):
+        way = "  way out: correct the declaration or the composer; what was composed before stays, and it goes on by itself"
+        found[str(ref)] = [f"{ref}: nobody can tell what it declares", f"  what happened: {why}", f"  look at: {look_at(ref)}", way]
     for name, policy in sorted(view.policies.items()) if not scope else ():
         ready = find_condition(policy, "Ready") or {}
         if ready.get("reason") == NOTHING and policy["spec"].get("freezes"):
@@ -54,5 +58,5 @@ def command(server: Connection, scope: str | None, output: str) -> None:
         for lines in found.values():
             echo_lines([*lines, ""])
     else:
-        known = "nothing is known to be" if view.unkept else "nothing is"
+        known = "nothing is known to be" if notes else "nothing is"
         click.echo(f"{known} halted, frozen or held", err=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
@@ -15,6 +16,8 @@ __all__ = ["COLOURS", "ago", "ask", "count", "echo_lines", "emit", "output_optio
 F = TypeVar("F", bound=Callable[..., Any])
 
 COLOURS = {"+": "green", "~": "yellow", "-": "red"}
+_STEERS = re.compile(r"(\x1b\[(?:[012]|22|3[1-7]|9[1-7])m)|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""The colours that we paint with, and every other control character: whoever declares something must not move the cursor of who reads the plan."""
 
 
 def output_option(*forms: str) -> Callable[[F], F]:
@@ -56,9 +59,9 @@ def painted(line: str) -> str:
 
 
 def echo_lines(lines: Iterable[str]) -> None:
-    """Prints them."""
+    """Prints them; what would steer the terminal, and is not ours, is shown and not done."""
     for line in lines:
-        click.echo(line)
+        click.echo(_STEERS.sub(lambda found: found[1] or repr(found[0])[1:-1], line))
 
 
 def ask(question: str) -> None:

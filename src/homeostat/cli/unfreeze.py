@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from homeostat.cli.connection import Connection, server_options
+from homeostat.cli.show import echo_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,7 +53,7 @@ def command(server: Connection, scope: str) -> None:
 
     lifted, wider = server.run(write)
     for freeze in {(f["reason"], f["author"]) for f in lifted}:
-        click.echo(f"lifted: {freeze[0]} (frozen by {freeze[1]})")
+        echo_lines([f"lifted: {freeze[0]} (frozen by {freeze[1]})"])
     if wider:
         lines = "\n  ".join(wider)
         raise click.ClickException(f"{scope} is still frozen, as a part of more:\n  {lines}")

@@ -168,8 +168,9 @@ async def _serve(
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLD)
     gc.enable()
-    # Who reads that it is ready declares something next. Where a loop ran before its kinds are there, and nobody waits for it.
-    first = allowed is not None and server.plane.registry.get(POLICIES) is None
+    # Who reads that it is ready declares something next. Where a loop ran before its kinds are there, and nobody waits for it; but
+    # for kinds of the user's own, which may be new, or not load.
+    first = allowed is not None and (bool(allowed.own) or server.plane.registry.get(POLICIES) is None)
     try:
         if not first:
             _greet(server, demo, _loop_line(allowed, enforce, demo), dashboard.admin_link())

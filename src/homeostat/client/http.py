@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from homeostat.client.credentials import Credentials
 from homeostat.client.kubeconfig import ConfigError, Target
-from homeostat.client.transport import Headers, Unreachable, http_date
+from homeostat.client.transport import Headers, Unreachable, Untrusted, http_date
 from homeostat.model.errors import ApiError
 
 if TYPE_CHECKING:
@@ -60,7 +60,8 @@ class HttpTransport:
                 allow_redirects=False,
             )
         except aiohttp.ClientConnectorCertificateError as error:
-            raise Unreachable(f"{self._base} is not trusted: {error.certificate_error}", sent=False) from None
+            why = getattr(error.certificate_error, "verify_code", 0)
+            raise Untrusted(f"{self._base} is not trusted: {error.certificate_error}", why) from None
         except aiohttp.ClientConnectorError as error:
             raise Unreachable(f"cannot reach {self._base}: {_plain(error.os_error)}", sent=False) from None
         except (aiohttp.ClientError, OSError) as error:

@@ -17,6 +17,14 @@ class Unreachable(Exception):
         self.sent = sent
 
 
+class Untrusted(Unreachable):
+    """The server's certificate does not check. `why` is OpenSSL's number of the reason."""
+
+    def __init__(self, message: str, why: int) -> None:
+        super().__init__(message, sent=False)
+        self.why = why
+
+
 class Answer(Protocol):
     """An answer that has begun to arrive. Whoever asked must read it to its end or `close` it."""
 

@@ -73,12 +73,17 @@ class Chain:
         return f"generation {metadata.get('generation', 0)}{by}{taken}"
 
     @property
+    def unseen(self) -> bool:
+        """Whether no loop has ever looked at it."""
+        return self.ref not in self.view.children and self.status.get("observedGeneration") is None
+
+    @property
     def observed(self) -> str:
         """Which generation was looked at, and when."""
         seen = self.status.get("observedGeneration")
         if self.ref in self.view.children:
             return "as it is told below" if self.drift is not None else "it cannot be read"
-        if seen is None:
+        if self.unseen:
             return "never: no loop has looked at it. Is its provider on?"
         current = "the present one" if seen == self.obj["metadata"].get("generation") else "not yet the present one"
         said = f"generation {seen}, {current}"
@@ -136,6 +141,10 @@ class Chain:
             return way.format(fleet=self.fleet.name) if way else "it goes on by itself when the guard lets it"
         if self.drift is not None:
             return "it is tried again, later after each failure" if self.drift.failures else "it is being done"
+        if self.ref in self.view.uncomposed:
+            return "it is composed again when its declaration or its composer changes; until then what it declared before stays"
         if self.ref in self.fleet.unknown:
             return "it is looked at again with the next pass; nothing is done until it can be read"
+        if self.unseen:
+            return "it is looked at when a loop with its provider runs: `homeostat doctor` says which kinds are kept"
         return "nothing, until something changes; every pass looks at it"

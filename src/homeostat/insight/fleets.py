@@ -43,6 +43,7 @@ class View(msgspec.Struct):
     fleets: dict[str, Fleet] = msgspec.field(default_factory=dict)
     objects: dict[Ref, Object] = msgspec.field(default_factory=dict)
     children: dict[Ref, Object] = msgspec.field(default_factory=dict)  # what Syncs say is open of the objects that they declare
+    uncomposed: dict[Ref, str] = msgspec.field(default_factory=dict)  # of what only declares others: where nobody can tell what, and why
     kinds: dict[str, Kind] = msgspec.field(default_factory=dict)
     loops: dict[str, Keeping] = msgspec.field(default_factory=dict)  # by kind: who keeps it, as far as that may be read
 
@@ -197,11 +198,13 @@ def ref_of(kind: Kind, obj: Object) -> Ref:
 def _enter(view: View, kind: Kind, obj: Object) -> None:
     ref = ref_of(kind, obj)
     view.objects[ref] = obj
-    fleet = view.fleet_of(ref)
-    fleet.size += 1
+    fleet, composes = view.fleet_of(ref), view.composes(kind.name)
+    fleet.size += not composes  # in the fleet of a composer is what its parents declare
     _enter_standing(fleet, ref, obj)
-    if view.composes(kind.name):
+    if composes:
         _enter_children(view, kind, obj)
+        if (ready := find_condition(obj, "Ready") or {}).get("reason") == "NotComposed":
+            view.uncomposed[ref] = ready.get("message", "")
 
 
 def _enter_standing(fleet: Fleet, ref: Ref, obj: Object) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from homeostat.guards.unknown import GUARD as UNKNOWN
 from homeostat.insight.fleets import View, hold_of
 from homeostat.loop.fleet import Drift, Fleet, Op, Ref, plan_hash
 from homeostat.model.clock import format_time
+from homeostat.model.conditions import find_condition
 
 
 def drift_data(view: View, ref: Ref, drift: Drift) -> dict[str, Any]:
@@ -27,6 +29,26 @@ def drift_data(view: View, ref: Ref, drift: Drift) -> dict[str, Any]:
         "changes": list(drift.changes or drift.paths),
         "heldBy": hold.guard if hold else "",
         "reason": hold.reason if hold else "",
+    }
+
+
+def unknown_data(view: View, ref: Ref, why: str) -> dict[str, Any]:
+    """What could not be read, in the same form: it is not known to be as declared."""
+    obj, (kind, name) = view.at(ref), view.names(ref)
+    return {
+        "op": UNKNOWN,
+        "kind": kind,
+        "resource": ref.name.partition("/")[0] if ref in view.children else ref.kind,
+        "namespace": ref.namespace,
+        "name": name,
+        "declaredBy": obj.get("declaredBy", ""),
+        "cause": "",
+        "by": [],
+        "since": (find_condition(obj, "Ready") or {}).get("lastTransitionTime", ""),
+        "changeSet": "",
+        "changes": [],
+        "heldBy": UNKNOWN,
+        "reason": why,
     }
 
 

@@ -48,6 +48,8 @@ def judge_plan(view: View, plan: Plan) -> list[FleetVerdict]:
     composers declare; where it cannot be told, when it is composed.
     """
     touched: dict[str, Fleet] = {}
+    if not plan.notes:
+        _compose_anew(view, plan)
     for step in plan.changes:
         if (fleet := _declare(view, plan, step)) is not None:
             touched[fleet.name] = fleet
@@ -94,6 +96,15 @@ def _declare(view: View, plan: Plan, step: Step) -> Fleet | None:
     desired = None if op is Op.DELETE else outcome(ref, _would(step))
     fleet.drifts[ref] = Drift(ref, op, Cause.INTENT, view.now, f"plan:{ref}", desired=desired, change_set=plan.change_set)
     return fleet
+
+
+def _compose_anew(view: View, plan: Plan) -> None:
+    """Takes out what is open of the children of parents that the plan declares anew: what will be is in `plan.below`, and nothing else."""
+    anew = {step.live["metadata"]["uid"] for step in plan.changes if step.live is not None}
+    for ref in [ref for ref in view.children if ref.uid in anew]:
+        drifts = view.fleet_of(ref).drifts
+        if ref in drifts and not drifts[ref].in_flight:
+            del drifts[ref]
 
 
 def _goes_back(step: Step, known: Drift) -> bool:

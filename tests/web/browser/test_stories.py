@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -44,6 +46,35 @@ def test_drift_appears_by_itself_is_frozen_seen_and_repaired(page: Page, house: 
     dialog.get_by_role("button", name="Unfreeze", exact=True).click()
     expect(tile).to_contain_text("2 converged")
     house.until(lambda: (house.room / "motd").read_text() == "hello")
+
+
+@pytest.fixture
+def onlooker(tmp_path: Path) -> Iterator[House]:
+    """A house whose loop only observes."""
+    house = House(tmp_path)
+    yield house
+    house.stop()
+
+
+def test_what_was_never_seen_or_applied_is_not_shown_as_if_it_were(context: BrowserContext, onlooker: House) -> None:
+    house = onlooker
+    (house.room / "kept").write_text("somebody's")
+    files = {"outside": "/nowhere/outside", "kept": str(house.room / "kept")}
+    items = [{"apiVersion": "files.homeostat.dev/v1", "kind": "File", "metadata": {"name": name, "namespace": "default"}, "spec": {"path": path, "content": "ours"}} for name, path in files.items()]
+    manifest = house.data.parent / "unseen.json"
+    manifest.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    house.run("apply", "-f", manifest, "--yes")
+    page = context.new_page()
+    page.goto(house.link())
+    expect(page.get_by_role("status")).to_have_text("live")
+
+    page.goto(f"{house.url}/ui/resources/{KIND}/default/outside")
+    expect(page.locator("#view")).to_contain_text("/nowhere/outside is not allowed")
+    expect(page.get_by_role("row", name="content").get_by_role("cell")).to_have_text(['"ours"', "", "(unknown)"])
+
+    page.goto(f"{house.url}/ui/resources/{KIND}/default/kept")
+    expect(page.get_by_role("row", name="digest").get_by_role("cell")).to_have_text([re.compile("sha256"), "", re.compile("sha256")])
+    expect(page.get_by_role("row", name="content").get_by_role("cell")).to_have_text(['"ours"', "", ""])
 
 
 def test_a_freeze_stands_though_somebody_writes_the_policy_in_the_same_moment(context: BrowserContext, house: House) -> None:
@@ -112,6 +143,25 @@ def test_every_view_has_an_address_of_its_own(page: Page, house: House) -> None:
     expect(page.get_by_text("homeostat up --demo")).to_be_visible()
     page.goto(f"{house.url}/ui/nowhere")
     expect(page.get_by_text("There is nothing at this address")).to_be_visible()
+
+
+def test_the_keyboard_goes_everywhere_and_comes_back(page: Page, house: House) -> None:
+    for letters, place in (("gc", "changesets"), ("gg", "guards"), ("gu", "gpu"), ("ge", "events"), ("gf", "")):
+        for letter in letters:
+            page.keyboard.press(letter)
+        expect(page).to_have_url(f"{house.url}/ui/{place}")
+    page.keyboard.press("c")  # the g before it is used up
+    freeze = page.get_by_role("button", name="Freeze everything…")
+    freeze.focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_label("Reason")).to_be_focused()
+    page.get_by_role("button", name="Cancel").focus()
+    page.keyboard.press("g")
+    page.keyboard.press("c")  # a question is open, and is not run away from
+    expect(page).to_have_url(f"{house.url}/ui/")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    expect(freeze).to_be_focused()
 
 
 def test_a_used_link_says_so_and_a_token_signs_in(browser: Browser, house: House) -> None:

@@ -60,18 +60,20 @@ function Find({ parts: [apiVersion, kind, namespace, name] }) {
 function keys() {
   let leader = 0;
   const heard = (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName)) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName) || document.querySelector("dialog[open]")) return;
+    const led = Date.now() - leader < 1500;
+    leader = 0;
     if (event.key === "/") {
       const field = document.querySelector("input[type=search]");
       if (field) {
         event.preventDefault();
         field.focus();
       }
-    } else if (event.key === "g") {
-      leader = Date.now();
-    } else if (Date.now() - leader < 1500) {
+    } else if (led) {
       const place = PLACES.find(([, , letter]) => letter === event.key);
       if (place) go(place[0]);
+    } else if (event.key === "g") {
+      leader = Date.now();
     }
   };
   addEventListener("keydown", heard);

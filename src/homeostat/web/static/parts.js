@@ -81,12 +81,16 @@ export function useNarrow() {
   return narrow;
 }
 
-// A question that must be answered before anything else. `onClose` ends it.
+// A question that must be answered before anything else. `onClose` ends it, and who came by keyboard is where they were.
 export function Dialog({ title, onClose, children }) {
   const box = useRef(null);
   useEffect(() => {
+    const before = document.activeElement;
     box.current.showModal();
-    return () => box.current?.close();
+    return () => {
+      box.current?.close();
+      before.focus();
+    };
   }, []);
   return html`<dialog ref=${box} onCancel=${onClose} aria-labelledby="dialog-title">
     <h2 id="dialog-title">${title}</h2>

@@ -78,15 +78,22 @@ function standing(object) {
 
 const CHANGE = /^([~+-]) (.+?): (.*?)(?: → (.*?))?(?:  \(([^()]*)\))?$/;
 
+function* fieldsOf(value, path = "") {
+  if (value && typeof value === "object" && !Array.isArray(value) && Object.keys(value).length) for (const [key, below] of Object.entries(value)) yield* fieldsOf(below, path ? `${path}.${key}` : key);
+  else if (path) yield [path, JSON.stringify(value)];
+}
+
 // Every field that the provider sees: what it should be, what was last applied, what is there. Those that differ come first.
 function sidesOf(object) {
   const rows = new Map();
-  const put = (path, value) => rows.set(path, { path, declared: value, applied: value, observed: value });
-  const flatten = (value, path) => {
-    if (value && typeof value === "object" && !Array.isArray(value) && Object.keys(value).length) for (const [key, below] of Object.entries(value)) flatten(below, path ? `${path}.${key}` : key);
-    else put(path, JSON.stringify(value));
-  };
-  flatten(object.status?.lastApplied ?? object.spec ?? {}, "");
+  const last = object.status?.lastApplied;
+  const how = standing(object)[0];
+  if (how === "unknown") {
+    for (const [path, value] of fieldsOf(object.spec ?? {})) rows.set(path, { path, declared: value, applied: "", observed: "(unknown)" });
+    for (const [path, value] of fieldsOf(last ?? {})) rows.set(path, { declared: "", ...rows.get(path), path, applied: value, observed: "(unknown)" });
+    return [...rows.values()].sort((a, b) => (a.path < b.path ? -1 : 1));
+  }
+  for (const [path, value] of fieldsOf(last ?? object.spec ?? {})) rows.set(path, { path, declared: value, applied: last ? value : "", observed: last || how === "converged" ? value : "" });
   const absent = object.status?.drift?.op === "create";
   for (const line of object.status?.drift?.changes || []) {
     const found = CHANGE.exec(line);
