@@ -146,6 +146,8 @@ def test_a_freeze_is_noted_and_what_does_not_answer_is_a_problem(run: Run, motd:
     while "homeostat unfreeze" not in (said := run("doctor")).stdout and time.monotonic() < deadline:
         time.sleep(0.1)
     assert "homeostat unfreeze" in said.stdout
+    told = {one["subject"]: one["toDo"] for one in json.loads(run("doctor", "-o", "json").stdout)}
+    assert ("homeostat unfreeze" in told["guards"], told["server"]) == (True, "")
     up.stop()
     said = run("doctor")
     assert said.returncode == 1

@@ -618,7 +618,7 @@ def test_history_tells_who_did_what_and_by_which_change_set(house: House) -> Non
     assert change_set is not None
     house.run("wait", "lamp", "hall")
     entries = house.until(lambda: [e for e in house.data("history", "lamp", "hall") if e["source"] == "write"])
-    assert any(entry["change_set"] == change_set[1] for entry in entries)
+    assert any(entry["changeSet"] == change_set[1] for entry in entries)
     of_set = house.data("history", "--change-set", change_set[1])
     assert "write" in {entry["source"] for entry in of_set}
     told = house.run("history", "lamp", "hall")

@@ -169,7 +169,7 @@ def test_the_past_is_read_compared_and_told(site: Site) -> None:
     assert "A..B" in site.run("diff", "file", "motd", "--rev", str(before), code=2)
 
     told = site.data("history", "file", "motd")
-    writes = [(e["what"], e["change_set"]) for e in told if e["source"] == "write"]
+    writes = [(e["what"], e["changeSet"]) for e in told if e["source"] == "write"]
     assert writes == [("created", first), ("declared spec.content", second)]
     assert all(e["who"] == "admin (homeostat-cli)" for e in told if e["source"] == "write"), told
     loop = " | ".join(e["what"] for e in told if e["source"] == "loop")

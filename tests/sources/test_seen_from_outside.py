@@ -105,7 +105,7 @@ async def test_what_a_commit_wrote_carries_it_and_its_author_and_a_repair_change
         return (await bench.values())["a"] == "2"
 
     await bench.eventually(repaired)
-    told = [(e["who"], e["what"], e["change_set"]) for e in await data("history", "configmap", "a") if e["source"] == "write"]
+    told = [(e["who"], e["what"], e["changeSet"]) for e in await data("history", "configmap", "a") if e["source"] == "write"]
     assert [(who.partition(" ")[0], mark) for who, _, mark in told] == [
         ("Ada", f"default/repo@{first[:12]}"),
         ("Ada", f"default/repo@{second[:12]}"),

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import click
 import msgspec
-from msgspec.structs import asdict
 
 from homeostat.cli.connection import Connection, server_options
 from homeostat.cli.show import ago, count, echo_lines, emit, output_option
@@ -33,7 +32,7 @@ LEAST_BYTES = 1 << 30
 SLOW_SECONDS = 0.5
 
 
-class Finding(msgspec.Struct, frozen=True):
+class Finding(msgspec.Struct, frozen=True, rename="camel"):
     """One thing that was looked at."""
 
     level: str
@@ -78,7 +77,7 @@ def command(server: Connection, output: str) -> None:
     except click.ClickException as error:
         note(Finding(BAD, "server", error.message, _free_port(target)))
     if output != "text":
-        emit([asdict(one) | ({"to_do": ""} if one.level == GOOD else {}) for one in found], output)
+        emit([msgspec.to_builtins(one) | ({"toDo": ""} if one.level == GOOD else {}) for one in found], output)
     if any(finding.level == BAD for finding in found):
         raise click.exceptions.Exit(1)
 

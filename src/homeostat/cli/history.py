@@ -42,6 +42,12 @@ class Entry(NamedTuple):
     fields: tuple[str, ...] = ()
 
 
+def _data(entry: Entry) -> dict[str, Any]:
+    """An entry for programs."""
+    told = entry._asdict()
+    return {"changeSet" if name == "change_set" else name: list(value) if name == "fields" else value for name, value in told.items()}
+
+
 @click.command(cls=KindName)
 @click.argument("kind", required=False, shell_complete=completing.kinds)
 @click.argument("name", required=False, shell_complete=completing.names)
@@ -97,7 +103,7 @@ def command(
     if not chosen and kind and not change_set:
         raise click.ClickException(f"{found.kind.kind if found.kind else kind} {name} is not known: there is none, and none is kept")
     if output != "table":
-        emit([{**entry._asdict(), "fields": list(entry.fields)} for entry in chosen], output)
+        emit([_data(entry) for entry in chosen], output)
     elif chosen:
         echo_lines(_shown(chosen))
         if found.audit is None:

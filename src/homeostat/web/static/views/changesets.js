@@ -76,7 +76,8 @@ export function ChangeSet({ name }) {
 // How far a yes reaches: how much of how many, and what the guards make of it.
 function Reach({ fleet }) {
   const { counts, verdict } = fleet;
-  const part = fleet.size ? Math.round((100 * fleet.open) / fleet.size) : 0;
+  const share = fleet.size ? (100 * fleet.open) / fleet.size : 0;
+  const part = share > 99 && share < 100 ? 99 : Math.round(share); // what is not all is not told as all
   const goes = [verdict.now && `${number(verdict.now)} at once`, verdict.later && `${number(verdict.later)} in waves behind, each when the one before is verified`].filter(Boolean);
   const halting = new Set(fleet.halts.map((halt) => halt.guard));
   return html`<section class="panel guarded" aria-label=${`Still open in ${fleet.fleet}`}>
