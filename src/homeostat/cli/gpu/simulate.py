@@ -145,7 +145,8 @@ def command(file: Path | None, form: str | None, compare: tuple[str, ...], other
         )
         return
     click.echo(
-        f"{trace.name}: {len(trace.jobs)} jobs of {len(trace.tenants)} tenants on {cluster.gpus} GPUs in {len(cluster.nodes)} machines"
+        f"{trace.name}: {count(len(trace.jobs), 'job')} of {count(len(trace.tenants), 'tenant')} on {count(cluster.gpus, 'GPU')} "
+        f"in {count(len(cluster.nodes), 'machine')}"
     )
     echo_lines([*figures(results), *undone])
     if sys.stdout.isatty() if chart is None else chart:
