@@ -37,11 +37,11 @@ class Reporter:
         if obj["metadata"]["uid"] != ref.uid:
             return
         drift = fleet.drifts.get(ref)
-        if drift is not None and not drift.in_flight:
-            error = error or drift.error  # a look does not make it undone that the last action failed
         settled = drift is None and not isinstance(seen.observation.state, Unknown)
         if not error and controller.has_aged(seen.obj, obj):
             raise Moved("its journal has moved since it was looked at")
+        if drift is not None and not drift.in_flight:
+            error = error or drift.error  # a look does not make it undone that the last action failed
         if seen.deleting if settled else drift is None and "deletionTimestamp" in obj["metadata"] and controller.made_nothing(seen):
             if seen.unhealthy:  # something of it is still at work, and goes by itself
                 return
@@ -55,16 +55,17 @@ class Reporter:
             if record.made_from == drift.made_from:
                 return  # it was told before a restart; what is new comes with the decision
         elif error:
-            record.intent = Record.read(obj.get("status") or {}).intent  # it may have been done: who looks next must know
+            written = Record.read(obj.get("status") or {})  # it may have been done, and what is ours stays so: who looks next must know
+            record.intent, record.last_applied, record.identity = written.intent, written.last_applied, written.identity
         status = controller.short_status(seen) if drift is None and not seen.unhealthy else None
         if status is None:
             status = self._status(controller, seen, obj, drift, error)
         with self._trace.phase("status", ref):
-            written = await controller.write_status(obj, status)
+            told = await controller.write_status(obj, status)
         if settled:
             self._ledger.seen.pop(ref, None)
             if not seen.unhealthy:
-                controller.settled(key, written, seen)
+                controller.settled(key, told, seen)
 
     def _status(self, controller: Controller, seen: Seen, obj: Object, drift: Drift | None, error: str) -> Object:
         state = seen.observation.state
