@@ -56,9 +56,10 @@ def test_after_every_storm_all_is_as_declared_and_nothing_more_is_written(first:
     assert not failed, "\n".join(failed)
 
 
-@pytest.mark.parametrize("seed", [702157])
+@pytest.mark.parametrize("seed", [701313, 702157])
 def test_a_storm_that_once_went_wrong_is_fine(seed: int) -> None:
-    """702157: after a failed action a status from an old cache took away the note of what is ours."""
+    """701313: what was let through while a look found something else was acted on beside the cap. 702157: after a failed action a status
+    from an old cache took away the note of what is ours."""
     report = run(seed)
     assert report.fine, str(report)
 

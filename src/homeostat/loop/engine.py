@@ -274,7 +274,7 @@ class Engine:
     async def _handle(self, where: Where) -> None:
         controller = self.controllers[where.kind]
         drift = self._go.pop(where, None)
-        if drift is not None:
+        if drift is not None and self.ledger.stands(drift):  # a look that was under way when it was let through may have found another
             await self._acting.act(controller, drift)
             return
         if self._nothing_new(controller, where):

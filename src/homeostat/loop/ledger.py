@@ -167,6 +167,11 @@ class Ledger:
             self._deciding.soon(fleet)
         return None
 
+    def stands(self, drift: Drift) -> bool:
+        """Whether it is still the line of its resource: what another has taken the place of was judged for nothing."""
+        fleet = self.members.fleet(drift.ref)
+        return fleet is not None and fleet.drifts.get(drift.ref) is drift
+
     def close(self, fleet: Fleet, ref: Ref, why: Closed) -> None:
         """Says that a difference is no more, where there was one."""
         if (drift := fleet.drifts.get(ref)) is not None:
