@@ -63,6 +63,7 @@ def test_every_view_has_its_picture(browser: Browser, house: House, scheme: str)
     context = browser.new_context(ignore_https_errors=True, color_scheme=scheme, viewport=SIZE)  # type: ignore[arg-type]
     page = context.new_page()
     page.goto(house.link())
+    expect(page.get_by_role("status")).to_have_text("live")
     for name, (path, text) in views(house).items():
         page.goto(f"{house.url}/ui/{path}")
         expect(page.locator("#view")).to_contain_text(text)

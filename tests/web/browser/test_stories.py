@@ -81,6 +81,7 @@ def test_a_freeze_stands_though_somebody_writes_the_policy_in_the_same_moment(co
     house.declare(motd="hello")
     page, first = context.new_page(), list[Route]()
     page.goto(house.link())
+    expect(page.get_by_role("status")).to_have_text("live")
 
     def between(route: Route) -> None:
         if route.request.method == "PATCH" and not first:
