@@ -47,25 +47,13 @@ class Admission:
         await self._plane.follower.follow(PRIORITIES, self._priority_changed)
 
     def _namespace_changed(self, event: Event) -> None:
-        name = event.key[len(NAMESPACES) :]
-        if event.value is None:
-            self.namespaces.pop(name, None)
-        else:
-            self.namespaces[name] = orjson.loads(event.value)
+        _note(self.namespaces, event.key[len(NAMESPACES) :], event)
 
     def _range_changed(self, event: Event) -> None:
-        ranges = self.ranges.setdefault(event.key[len(RANGES) :].partition("/")[0], {})
-        if event.value is None:
-            ranges.pop(event.key, None)
-        else:
-            ranges[event.key] = orjson.loads(event.value)
+        _note(self.ranges.setdefault(event.key[len(RANGES) :].partition("/")[0], {}), event.key, event)
 
     def _priority_changed(self, event: Event) -> None:
-        name = event.key[len(PRIORITIES) :]
-        if event.value is None:
-            self.priorities.pop(name, None)
-        else:
-            self.priorities[name] = orjson.loads(event.value)
+        _note(self.priorities, event.key[len(PRIORITIES) :], event)
 
     def placing(self, call: Call, obj: Object) -> None:
         """Refuses what has no place: its kind is going, or its namespace is not there or is going."""
@@ -163,6 +151,14 @@ class Admission:
         if call.resource.prefix == PRIORITIES and call.name in _LASTING_PRIORITIES:
             why = "this is a system priority class and cannot be deleted"
             raise forbidden(call.resource.group, call.resource.plural, call.name, why)
+
+
+def _note(known: dict[str, Object], name: str, event: Event) -> None:
+    """Takes note of how an object is now, or that it is gone."""
+    if event.value is None:
+        known.pop(name, None)
+    else:
+        known[name] = orjson.loads(event.value)
 
 
 def _forbidden(call: Call, obj: Object, why: str) -> ApiError:

@@ -42,7 +42,8 @@ class Reporter:
             raise Moved("its journal has moved since it was looked at")
         if drift is not None and not drift.in_flight:
             error = error or drift.error  # a look does not make it undone that the last action failed
-        if seen.deleting if settled else drift is None and "deletionTimestamp" in obj["metadata"] and controller.made_nothing(seen):
+        unread = drift is None and not settled
+        if (settled and seen.deleting) or (unread and "deletionTimestamp" in obj["metadata"] and controller.made_nothing(seen)):
             if seen.unhealthy:  # something of it is still at work, and goes by itself
                 return
             await controller.let_go(obj)
