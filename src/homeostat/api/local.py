@@ -1,4 +1,4 @@
-"""The control plane without HTTP: a transport for the client that hands requests straight to `ControlPlane.handle`.
+"""The control plane without HTTP: a transport for the client that hands requests straight to `ControlPlane.respond`.
 
 The same requests, authorization, validation and audit as over the network, less the network. Use it in the event loop
 of the control plane.
@@ -19,7 +19,7 @@ from homeostat.api.http import HIGH_WATER
 from homeostat.api.plane import ControlPlane
 from homeostat.api.request import Request, Response
 from homeostat.client import Client
-from homeostat.client.transport import Headers, Unreachable
+from homeostat.client.transport import Headers, Reply, Unreachable
 
 log = logging.getLogger("homeostat.api")
 
@@ -45,9 +45,11 @@ class LocalTransport:
         self._peer = Peer(user, float("inf"))
         self._open: set[LocalAnswer] = set()
 
-    async def send(self, method: str, target: str, headers: Headers, body: bytes) -> Whole | LocalAnswer:
-        response = await self._plane.handle(Request(method, target, list(_raw(tuple(headers))), body, self._peer))
-        return Whole(response) if response.stream is None else LocalAnswer(response, self._open)
+    async def send(self, method: str, target: str, headers: Headers, body: bytes) -> Reply | LocalAnswer:
+        response = await self._plane.respond(Request(method, target, _raw(tuple(headers)), body, self._peer))
+        if response.stream is not None:
+            return LocalAnswer(response, self._open)
+        return Reply(response.status, _headers(tuple(response.headers)), response.body, response.error)
 
     async def close(self) -> None:
         streams = [answer.task for answer in self._open]
@@ -66,30 +68,6 @@ def _raw(headers: tuple[tuple[str, str], ...]) -> list[tuple[bytes, bytes]]:
 def _headers(raw: tuple[tuple[bytes, bytes], ...]) -> Mapping[str, str]:
     """Headers as the client has them: most answers say no more than that they are JSON."""
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in reversed(raw)}
-
-
-class Whole:
-    """A response that is there in whole, as the client reads it."""
-
-    __slots__ = ("_response", "_taken", "status")
-
-    def __init__(self, response: Response) -> None:
-        self.status = response.status
-        self._response = response
-        self._taken = False
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        return _headers(tuple(self._response.headers))
-
-    async def read(self) -> bytes:
-        taken, self._taken = self._taken, True
-        return b"" if taken else self._response.body
-
-    piece = read
-
-    def close(self) -> None:
-        self._taken = True
 
 
 class LocalAnswer:

@@ -1,6 +1,6 @@
 """The control plane: a store below, kinds in the middle, requests from above.
 
-`handle` is the way of every request, from wherever it comes: understand the path, find out who asks, decide whether
+`respond` is the way of every request, from wherever it comes: understand the path, find out who asks, decide whether
 they may, do it, write it down.
 """
 
@@ -225,12 +225,16 @@ class ControlPlane:
 
     # Requests
 
-    async def handle(self, request: Request) -> Response:
+    async def respond(self, request: Request) -> Response:
         """Answers a request. Whatever goes wrong becomes a `Status`; nothing escapes."""
         try:
-            response = await self._route(request)
+            return await self._route(request)
         except Exception as error:
-            response = error_response(_refusal(request, error))
+            return error_response(_refusal(request, error))
+
+    async def handle(self, request: Request) -> Response:
+        """`respond`, for who may want the answer in YAML, or by gzip."""
+        response = await self.respond(request)
         accept = request.header(b"accept")
         if "yaml" in accept and prefers_yaml(accept):
             response = await to_yaml(response)

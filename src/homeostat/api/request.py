@@ -102,9 +102,9 @@ Streaming = Callable[[Stream], Awaitable[None]]
 
 
 class Response:
-    """An answer: a whole body, or a function that writes one piece by piece."""
+    """An answer: a whole body, or a function that writes one piece by piece. `error` is the refusal that it tells, where it is one."""
 
-    __slots__ = ("body", "headers", "status", "stream")
+    __slots__ = ("body", "error", "headers", "status", "stream")
 
     def __init__(
         self,
@@ -118,6 +118,7 @@ class Response:
         self.status = status
         self.body = body
         self.stream = stream
+        self.error: ApiError | None = None
         self.headers: Headers = [(b"content-type", content_type.encode()), *headers]
 
     def warn(self, texts: Iterable[str]) -> None:
@@ -140,6 +141,7 @@ def success_response(status: int = 200, **said: Any) -> Response:
 def error_response(error: ApiError) -> Response:
     """A refusal, with the headers that belong to it."""
     response = Response(error.code, orjson.dumps(error.status()))
+    response.error = error
     if error.retry_after:
         response.headers.append((b"retry-after", str(error.retry_after).encode()))
     if error.code == 401:

@@ -27,13 +27,13 @@ A `Transport` carries the requests. In process it is `homeostat.api.local`, whic
 event loop and chance is the `source` of the client, so everything here runs on a virtual clock with a seed as well.
 """
 
-from homeostat.client.client import Client, Reply
+from homeostat.client.client import Client
 from homeostat.client.discovery import Served
 from homeostat.client.informer import Change, Informer, NotSynced
 from homeostat.client.kubeconfig import ConfigError
 from homeostat.client.objects import Key, Metadata, OwnerReference, Packed
 from homeostat.client.resource import Listing, Resource
-from homeostat.client.transport import Answer, Transport, Unreachable
+from homeostat.client.transport import Answer, Reply, Transport, Unreachable
 from homeostat.client.watch import Event, Watch
 
 __all__ = [

@@ -7,10 +7,10 @@ import os
 import platform
 import random
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 from urllib.parse import urlencode
 
 import orjson
@@ -20,7 +20,8 @@ from homeostat.client import errors, kubeconfig
 from homeostat.client.backoff import Backoff
 from homeostat.client.discovery import Discovery
 from homeostat.client.resource import Resource
-from homeostat.client.transport import Answer, Transport, Unreachable, http_date
+from homeostat.client.transport import Answer, Headers, Reply, Transport, Unreachable, http_date
+from homeostat.client.turns import Turns
 from homeostat.model.errors import ApiError
 from homeostat.model.protocol import JSON
 
@@ -37,18 +38,6 @@ CONCURRENCY = 128
 """How many requests of one client are under way at a time; watches not counted."""
 AGREEING_SECONDS = 2.0
 """By how much two clocks may seem to differ that do not: a Date header has whole seconds, and an answer takes its time."""
-
-
-class Reply(NamedTuple):
-    """A whole answer of a request that succeeded."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-
-    def json(self) -> Any:
-        """The body, decoded."""
-        return orjson.loads(self.body)
 
 
 class Client:
@@ -82,8 +71,9 @@ class Client:
         self.user_agent = user_agent or default_user_agent()
         self._transport = transport
         self._headers = tuple((headers or {}).items())
+        self._said: dict[tuple[str, str], Headers] = {}  # what goes with requests, by what they accept and hold
         self._attempts = max(1, attempts)
-        self._turns = asyncio.Semaphore(concurrency)
+        self._turns = Turns(concurrency)
         self._informers: dict[tuple[str, str], list[Informer[Any]]] = {}
         self._dated = ("", 0.0)  # the Date of the last answer, and our time then
 
@@ -172,14 +162,19 @@ class Client:
         was lost on the way. Raises `ApiError` where the server refuses and `Unreachable` where it does not answer.
         """
         repeat = method == "GET" if idempotent is None else idempotent
+        target, headers, data = self._prepared(path, params, body, content_type, accept)
         backoff: Backoff | None = None
         for left in range(self._attempts - 1, -1, -1):
             try:
-                await self._turns.acquire()
+                if not self._turns.free():
+                    await self._turns.wait()
                 try:
-                    return await self._once(method, path, params, body, content_type, accept)
+                    reply = await self._answered(method, target, headers, data)
                 finally:
-                    self._turns.release()
+                    self._turns.end()
+                if reply.status >= 400:
+                    raise reply.refusal()
+                return reply
             except Unreachable as error:
                 if not left or (error.sent and not repeat):
                     raise
@@ -196,22 +191,19 @@ class Client:
             await asyncio.sleep(pause)
         raise AssertionError("the last try returns or raises")
 
-    async def _once(
-        self, method: str, path: str, params: Mapping[str, str] | None, body: Any, content_type: str, accept: str
-    ) -> Reply:
-        asked = self._send(method, path, params, body, content_type, accept)
+    async def _answered(self, method: str, target: str, headers: Headers, data: bytes) -> Reply:
+        """What the server says, in whole."""
         if self.timeout is None:  # a deadline that nobody set would cost a quarter of a read in process
-            reply = await _whole(asked)
+            reply = await _whole(await self._transport.send(method, target, headers, data))
         else:
             try:
                 async with asyncio.timeout(self.timeout):
-                    reply = await _whole(asked)
+                    reply = await _whole(await self._transport.send(method, target, headers, data))
             except TimeoutError:
+                path = target.partition("?")[0]
                 raise Unreachable(f"{method} {path} was not answered within {self.timeout:g} s") from None
         if date := reply.headers.get("date"):
             self._dated = (date, time.time())
-        if reply.status >= 400:
-            raise errors.from_answer(reply.status, reply.headers, reply.body)
         return reply
 
     def now(self) -> float:
@@ -226,25 +218,32 @@ class Client:
     async def stream(self, path: str, params: Mapping[str, str]) -> Answer:
         """Opens a stream of a GET and gives it when it has begun; tried once. The caller closes it."""
         seconds = REQUEST_SECONDS if self.timeout is None else self.timeout
+        target, headers, data = self._prepared(path, params, None, JSON, JSON)
         try:
             async with asyncio.timeout(seconds):
-                answer = await self._send("GET", path, params, None, JSON, JSON)
+                answer = await self._transport.send("GET", target, headers, data)
                 if answer.status < 400:
                     return answer
-                refusal = await _read(answer)
+                refused = await _whole(answer)
         except TimeoutError:
             raise Unreachable(f"the watch of {path} did not begin within {seconds:g} s") from None
-        raise errors.from_answer(refusal.status, refusal.headers, refusal.body)
+        raise refused.refusal()
 
-    def _send(
-        self, method: str, path: str, params: Mapping[str, str] | None, body: Any, content_type: str, accept: str
-    ) -> Coroutine[Any, Any, Answer]:
+    def _prepared(
+        self, path: str, params: Mapping[str, str] | None, body: Any, content_type: str, accept: str
+    ) -> tuple[str, Headers, bytes]:
+        """A request as it travels: its target, its headers, its body."""
         target = f"{path}?{_query(tuple(params.items()))}" if params else path
-        headers = (("Accept", accept), ("User-Agent", self.user_agent), *self._headers)
         if body is None:
-            return self._transport.send(method, target, headers, b"")
-        data = body if isinstance(body, bytes) else orjson.dumps(body)
-        return self._transport.send(method, target, (*headers, ("Content-Type", content_type)), data)
+            content_type, data = "", b""
+        else:
+            data = body if isinstance(body, bytes) else orjson.dumps(body)
+        headers = self._said.get((accept, content_type))
+        if headers is None:
+            held = (("Content-Type", content_type),) if content_type else ()
+            headers = (("Accept", accept), ("User-Agent", self.user_agent), *self._headers, *held)
+            self._said[accept, content_type] = headers
+        return target, headers, data
 
     # Reading what was written
 
@@ -268,11 +267,9 @@ class Client:
             informer.removed(namespace, name, uid)
 
 
-async def _whole(asked: Coroutine[Any, Any, Answer]) -> Reply:
-    return await _read(await asked)
-
-
-async def _read(answer: Answer) -> Reply:
+async def _whole(answer: Answer) -> Reply:
+    if isinstance(answer, Reply):
+        return answer
     try:
         return Reply(answer.status, answer.headers, await answer.read())
     finally:

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
+
+import orjson
+
+from homeostat.client import errors
+from homeostat.model.errors import ApiError
 
 Headers = Sequence[tuple[str, str]]
 
@@ -45,11 +50,41 @@ class Answer(Protocol):
         """Lets go of it, read or not. Doing so twice is harmless."""
 
 
+class Reply:
+    """A whole answer: an `Answer` of which nothing is left to come."""
+
+    __slots__ = ("_error", "_taken", "body", "headers", "status")
+
+    def __init__(self, status: int, headers: Mapping[str, str], body: bytes, error: ApiError | None = None) -> None:
+        self.status = status
+        self.headers = headers
+        self.body = body
+        self._error = error
+        self._taken = False
+
+    def json(self) -> Any:
+        """The body, decoded."""
+        return orjson.loads(self.body)
+
+    def refusal(self) -> ApiError:
+        """What an answer that says no means; the error itself where whoever refused is in this process."""
+        return self._error or errors.from_answer(self.status, self.headers, self.body)
+
+    async def read(self) -> bytes:
+        taken, self._taken = self._taken, True
+        return b"" if taken else self.body
+
+    piece = read
+
+    def close(self) -> None:
+        self._taken = True
+
+
 class Transport(Protocol):
     """Carries requests to one server. Timeouts are the caller's: a transport waits for as long as it is let."""
 
     async def send(self, method: str, target: str, headers: Headers, body: bytes) -> Answer:
-        """Sends a request and waits for the head of its answer. Raises `Unreachable`.
+        """Sends a request and waits for the head of its answer: a `Reply` where nothing more is to come. Raises `Unreachable`.
 
         `target` is an absolute path with its query, already quoted.
         """
