@@ -39,7 +39,9 @@ def shown(obj: Object) -> bytes:
 
 def _plain(value: bytes) -> bytes:
     """The same JSON with whole numbers as such."""
-    return kept(whole_numbers(orjson.loads(value))) if any(end in value for end in _POINTED) else value
+    if value.find(b".0") < 0 or not any(end in value for end in _POINTED):
+        return value
+    return kept(whole_numbers(orjson.loads(value)))
 
 
 class Codec:

@@ -17,7 +17,7 @@ from homeostat.api.auth.authenticate import Peer
 from homeostat.api.auth.user import AUTHENTICATED, MASTERS, User
 from homeostat.api.http import HIGH_WATER
 from homeostat.api.plane import ControlPlane
-from homeostat.api.request import Request, Response
+from homeostat.api.request import Request, Response, Said
 from homeostat.client import Client
 from homeostat.client.transport import Headers, Reply, Unreachable
 
@@ -59,9 +59,9 @@ class LocalTransport:
 
 
 @lru_cache(64)
-def _raw(headers: tuple[tuple[str, str], ...]) -> list[tuple[bytes, bytes]]:
+def _raw(headers: tuple[tuple[str, str], ...]) -> Said:
     """Headers as the server has them: of one client the same each time."""
-    return [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers]
+    return Said((name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers)
 
 
 @lru_cache(64)

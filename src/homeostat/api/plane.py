@@ -45,7 +45,7 @@ from homeostat.api.shape import Shape
 from homeostat.api.watch import Fanout
 from homeostat.model.clock import Clock, Ids
 from homeostat.model.errors import ApiError, bad_request, insufficient_storage, too_large, unauthorized, unavailable
-from homeostat.model.protocol import BODY_LIMIT, JSON
+from homeostat.model.protocol import BODY_LIMIT, IMPERSONATE, JSON
 from homeostat.model.schema import Schema
 from homeostat.store import Compare, Event, Full, Put, ReadOnly, Store, StoreError
 
@@ -291,14 +291,7 @@ class ControlPlane:
         if call.verb in ("list", "watch") and "fieldSelector" in request.query:
             name = named_by_selector(request) or name  # it is judged as a request for that one
         asked = Attributes(
-            user=call.user,
-            verb=call.verb,
-            group=resource.group,
-            version=call.codec.version.name,
-            resource=resource.plural,
-            subresource=call.subresource,
-            namespace=namespace,
-            name=name,
+            call.user, call.verb, resource.group, call.codec.version.name, resource.plural, call.subresource, namespace, name
         )
         started = self.clock.now()
         try:
@@ -343,8 +336,10 @@ class ControlPlane:
     def _identified(self, request: Request, user: User) -> tuple[User, User | None]:
         """As whom they ask, and who they really are where they act as somebody else. Pages of other sites are refused: a browser
         may show somebody's certificate without asking them."""
+        if request.headers.plain:
+            return user, None
         for name, value in request.headers:
-            if name.startswith(b"impersonate-"):
+            if name.startswith(IMPERSONATE):
                 return impersonate(request.headers, user, self.rbac), user
             if name == b"origin" and value != b"https://" + request.header(b"host").encode("latin-1"):
                 raise ApiError(403, "Forbidden", "requests from pages of other sites are refused")

@@ -11,9 +11,26 @@ from urllib.parse import parse_qsl, unquote
 import orjson
 
 from homeostat.model.errors import ApiError, bad_request
-from homeostat.model.protocol import JSON
+from homeostat.model.protocol import IMPERSONATE, JSON
 
 Headers = list[tuple[bytes, bytes]]
+
+
+class Said(Headers):
+    """The headers of a request, in the order in which they came, their names in lower case."""
+
+    __slots__ = ("_first", "plain")
+
+    def __init__(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
+        super().__init__(headers)
+        self._first = dict(reversed(self))
+        self.plain = b"origin" not in self._first and not any(name.startswith(IMPERSONATE) for name in self._first)
+        """Neither a page in a browser asks, nor somebody as somebody else."""
+
+    def first(self, name: bytes) -> str:
+        """The first header of that name, or an empty string."""
+        value = self._first.get(name)
+        return value.decode("latin-1") if value is not None else ""
 
 
 class Request:
@@ -29,7 +46,7 @@ class Request:
     ) -> None:
         self.method = method
         self.path, _, self.query = target.partition("?")
-        self.headers = headers
+        self.headers = headers if isinstance(headers, Said) else Said(headers)
         self.body = body
         self.user = user
         self.client = client
@@ -39,10 +56,7 @@ class Request:
 
     def header(self, name: bytes) -> str:
         """The first header of that name (lower case), or an empty string."""
-        for key, value in self.headers:
-            if key == name:
-                return value.decode("latin-1")
-        return ""
+        return self.headers.first(name)
 
     @property
     def params(self) -> dict[str, str]:

@@ -176,20 +176,17 @@ class Resource(msgspec.Struct):
     unconditional_update: bool = True  # a PUT may leave the resourceVersion out
     returns_deleted: bool = False  # a delete answers with the object instead of a Status
     subresources: Sequence[str] = ()  # beyond status and scale: "token", "eviction", …
+    qualified: str = ""  # `widgets.example.com`, or `pods` in the core group
     prefix: str = ""  # where its objects live in the store
     uid: str = ""  # of the CustomResourceDefinition
     ending: bool = False  # the definition is being deleted: nothing new may come
 
     def __post_init__(self) -> None:
+        self.qualified = f"{self.plural}.{self.group}" if self.group else self.plural
         if not self.prefix:
             self.prefix = f"{self.qualified}/"
         if not self.list_kind:
             self.list_kind = f"{self.kind}List"
-
-    @property
-    def qualified(self) -> str:
-        """`widgets.example.com`, or `pods` in the core group."""
-        return f"{self.plural}.{self.group}" if self.group else self.plural
 
     def api_version(self, version: str) -> str:
         """`example.com/v1`, or `v1` in the core group."""

@@ -23,6 +23,9 @@ BODY_LIMIT = 3 * 1024 * 1024
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 """The annotation of the bookmark that ends the initial events of a watch."""
 
+IMPERSONATE = b"impersonate-"
+"""How the headers of a request begin, in lower case, by which somebody asks as somebody else."""
+
 CHANGE_SET_HEADER = "Homeostat-Change-Set"
 """Header of a request: which change set a write belongs to."""
 CHANGE_SET_NAME = r"^[!-~]([ -~]{0,251}[!-~])?$"

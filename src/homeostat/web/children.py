@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from homeostat.model.errors import ApiError, bad_request, path_method_not_allowed
-from homeostat.model.protocol import CHILDREN_PATH
+from homeostat.model.protocol import CHILDREN_PATH, IMPERSONATE
 
 if TYPE_CHECKING:
     from homeostat.api.plane import ControlPlane
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 MANAGER = "homeostat-plan"
 """As whom a change is tried."""
 _MOUNTED = CHILDREN_PATH.strip("/")
-_IMPERSONATE = b"impersonate-"
 
 
 def mount_children(plane: ControlPlane, client: Client, kept: Iterable[Any], mode: Mode) -> None:
@@ -57,7 +56,7 @@ async def _answer(plane: ControlPlane, client: Client, kept: Iterable[Any], mode
         question = msgspec.json.decode(request.body, type=Question)
     except msgspec.DecodeError as error:
         raise bad_request(f"what is asked cannot be read: {error}") from None
-    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers if name.startswith(_IMPERSONATE)}
+    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers if name.startswith(IMPERSONATE)}
     foresight = Foresight(client, [one for one in kept if isinstance(one, Composer)])
     async with Client(LocalTransport(plane, user), user_agent=MANAGER, timeout=None, headers=headers) as asks:
         answers = [await _one(asks, client, foresight, parent) for parent in question.parents]

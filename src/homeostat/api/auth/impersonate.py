@@ -16,8 +16,8 @@ from homeostat.api.auth.user import (
     split_service_account,
 )
 from homeostat.model.errors import bad_request
+from homeostat.model.protocol import IMPERSONATE
 
-_PREFIX = b"impersonate-"
 _EXTRA = "extra-"
 
 
@@ -27,7 +27,7 @@ def impersonate(headers: Iterable[tuple[bytes, bytes]], user: User, rbac: Rbac) 
     Header names are lower case. Raises 403 where the caller may not, for the first thing that is not allowed, and 400
     where the headers cannot be understood. Every part is authorized by itself: user, each group, uid, each extra value.
     """
-    asked = [(name[len(_PREFIX) :], value) for name, value in headers if name.startswith(_PREFIX)]
+    asked = [(name[len(IMPERSONATE) :], value) for name, value in headers if name.startswith(IMPERSONATE)]
     if not asked:
         return user
     names: list[str] = []
