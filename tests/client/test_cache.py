@@ -23,6 +23,10 @@ def cache(*objects: dict[str, Any], revision: int = 10) -> Cache[dict[str, Any]]
     return made
 
 
+def wrote(known: Cache[dict[str, Any]], one: dict[str, Any]) -> bool:
+    return known.put(one, Form(dict).identity(one))
+
+
 def test_a_late_event_does_not_bring_back_what_we_deleted() -> None:
     known = cache(obj("a", 5))
     assert known.remove(A, "u1") == A
@@ -46,8 +50,8 @@ def test_a_list_from_before_our_deletion_does_not_bring_it_back() -> None:
 def test_a_list_from_before_our_write_does_not_undo_it() -> None:
     known = cache(obj("a", 5))
     begun = known.begin_list()
-    assert known.put(obj("a", 20)) == A
-    assert known.put(obj("b", 21, "u2")) == Key("", "b")
+    assert wrote(known, obj("a", 20))
+    assert wrote(known, obj("b", 21, "u2"))
     assert known.replace([obj("a", 5)], "15", begun) == []
     assert known.get(A) == obj("a", 20)
     assert known.get(Key("", "b")) is not None
@@ -63,7 +67,7 @@ def test_a_server_that_went_back_in_time_is_believed() -> None:
 
 def test_own_writes_do_not_move_the_place_from_which_a_watch_goes_on() -> None:
     known = cache(revision=10)
-    known.put(obj("a", 20))
+    wrote(known, obj("a", 20))
     known.leave(obj("b", 21, "u2"))
     assert known.revision == "10"
     known.event("ADDED", obj("c", 12, "u3"))
@@ -72,7 +76,7 @@ def test_own_writes_do_not_move_the_place_from_which_a_watch_goes_on() -> None:
 
 def test_the_end_of_an_earlier_object_of_the_same_name_is_not_the_end_of_this_one() -> None:
     known = cache(obj("a", 5, "old"))
-    known.put(obj("a", 20, "new"))
+    wrote(known, obj("a", 20, "new"))
     assert known.event("DELETED", obj("a", 15, "old")) is None
     assert known.get(A) == obj("a", 20, "new")
 
@@ -91,6 +95,6 @@ def test_whatever_the_order_the_newest_state_stays(revisions: list[int], chance:
             known.event("MODIFIED", obj("a", revision))
         else:
             revision = answers.pop()
-            known.put(obj("a", revision))
+            wrote(known, obj("a", revision))
         best = max(best, revision)
         assert known.get(A) == obj("a", best)

@@ -88,7 +88,7 @@ class Cache(Generic[T]):
             identity = self._form.identity(obj)
             listed.add(identity.key)
             uids.add(identity.uid)
-            if self._put(obj, identity, believe=back):
+            if self.put(obj, identity, believe=back):
                 changed.append(identity.key)
         for key in [key for key in self._held if key not in listed]:
             if back or not newer(self._held[key].revision, revision):
@@ -99,17 +99,12 @@ class Cache(Generic[T]):
         self.revision = revision
         return changed
 
-    def put(self, obj: T) -> Key | None:
-        """An object as an event or a write shows it; its key where that is news."""
-        identity = self._form.identity(obj)
-        return identity.key if self._put(obj, identity) else None
-
     def event(self, kind: str, obj: T) -> Key | None:
         """An event of the watch; the key where something changed."""
         identity = key, uid, revision = self._form.identity(obj)
         self.revision = revision or self.revision
         if kind != "DELETED":
-            return key if self._put(obj, identity) else None
+            return key if self.put(obj, identity) else None
         self._gone.pop(uid, None)
         self._ended[uid] = revision
         if len(self._ended) > ENDED_KEPT:
@@ -140,7 +135,8 @@ class Cache(Generic[T]):
         self._drop(key)
         return key
 
-    def _put(self, obj: T, identity: Identity, *, believe: bool = False) -> bool:
+    def put(self, obj: T, identity: Identity, *, believe: bool = False) -> bool:
+        """An object as a list, an event or a write shows it; says whether that is news. `believe`: whatever is known."""
         key, uid, revision = identity
         held = self._held.get(key)
         gone = self._gone.get(uid)

@@ -256,7 +256,7 @@ class Client:
         if informer in (those := self._informers.get(informer.of, [])):
             those.remove(informer)
 
-    def wrote(self, api_version: str, kind: str, obj: dict[str, Any], body: bytes = b"") -> None:
+    def wrote(self, api_version: str, kind: str, obj: Any, body: bytes) -> None:
         """A write was answered with this object; `body` is the answer itself."""
         for informer in tuple(self._informers.get((api_version, kind), ())):
             informer.wrote(obj, body)

@@ -74,6 +74,9 @@ class Informer(Generic[T]):
         self._handlers: list[Callable[[Key], None]] = []
         self._own: dict[str, None] = {}  # revisions that answers to own writes brought; their events need not be opened
         self._synced = asyncio.Event()
+        self.synced = False
+        """Whether the collection was read, ever."""
+        self._tells_own = self._fields.names <= {"metadata.name", "metadata.namespace"}  # whether a write belongs here can be told
         self._progress = asyncio.Event()
         self._streams_lists = resource.client.streams_lists
         self._namespaced = True
@@ -105,11 +108,6 @@ class Informer(Generic[T]):
         if task is not None:
             task.cancel()
             await asyncio.wait([task])
-
-    @property
-    def synced(self) -> bool:
-        """Whether the collection was read, ever."""
-        return self._synced.is_set()
 
     async def wait_synced(self, timeout: float | None = None) -> None:
         """Waits until the collection was read. Raises `TimeoutError` after `timeout` seconds (default: never)."""
@@ -207,21 +205,23 @@ class Informer(Generic[T]):
         """apiVersion and kind of what it follows."""
         return self._resource.api_version, self._resource.kind
 
-    def wrote(self, obj: dict[str, Any], body: bytes = b"") -> None:
-        """Takes in an object that the server answered a write with, by these bytes."""
-        if not self._concerns(obj["metadata"].get("namespace", "")):
-            return
-        if not self._fields.names <= {"metadata.name", "metadata.namespace"}:
+    def wrote(self, obj: Any, body: bytes) -> None:
+        """Takes in an object that the server answered a write with, by these bytes; `obj` is what whoever wrote has of it."""
+        if not self._tells_own:
             return
         form = self._resource.form
-        made = self._decode(body) if body and not form.plain else form.from_dict(obj, *self.of)
-        key = form.identity(made).key
+        made: T = obj if form.shares(obj) else self._decode(body)
+        key, _, revision = identity = form.identity(made)
+        if not self._concerns(key.namespace):
+            return
         if self._selects(key, made):
-            if (news := self._cache.put(made)) is not None and self._task is not None:
-                self._own[obj["metadata"].get("resourceVersion", "")] = None
+            if not self._cache.put(made, identity):
+                return
+            if self._task is not None:
+                self._own[revision] = None
                 if len(self._own) > OWN_KEPT:
                     del self._own[next(iter(self._own))]
-            self._tell(news)
+            self._tell(key)
         elif key in self._cache:
             self._tell(self._cache.leave(made))
 
@@ -325,6 +325,7 @@ class Informer(Generic[T]):
         first = not self.synced
         self._own.clear()
         changed = self._cache.replace(objects, revision, begun)
+        self.synced = True
         self._synced.set()
         self._worked()
         for key in self._cache.keys() if first else changed:

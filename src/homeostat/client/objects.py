@@ -8,8 +8,6 @@ from typing import Any, Generic, NamedTuple, TypeVar, cast
 import msgspec
 import orjson
 
-from homeostat.model.encoding import kept
-
 T = TypeVar("T")
 
 
@@ -189,11 +187,11 @@ class Form(Generic[T]):
             self._pattern = body[-(1 << WINDOW) :]
         return packed
 
-    def from_dict(self, obj: dict[str, Any], api_version: str, kind: str) -> T:
-        """The same for what is decoded already."""
-        if self.plain:
-            return cast(T, _named(obj, api_version, kind))
-        return cast(T, self._pack(kept(obj), api_version, kind)) if self._packed else msgspec.convert(obj, self._form)
+    def shares(self, obj: object) -> bool:
+        """Whether an object that another handle decoded may stand for one that this handle would decode."""
+        if isinstance(obj, Packed):
+            return self._packed and not (obj.pattern or self._pattern)
+        return self.plain and isinstance(obj, dict)
 
     def to_dict(self, obj: T | dict[str, Any], api_version: str, kind: str) -> dict[str, Any]:
         """An object as a dict of its own, with apiVersion and kind filled in."""
@@ -202,12 +200,12 @@ class Form(Generic[T]):
 
     def identity(self, obj: T) -> Identity:
         """Key, uid and resourceVersion."""
+        if isinstance(obj, Packed):
+            return Identity(obj.key, obj.uid, obj.revision)
         if isinstance(obj, dict):
             meta = obj["metadata"]
             key = Key(meta.get("namespace", ""), meta["name"])
             return Identity(key, meta.get("uid", ""), meta.get("resourceVersion", ""))
-        if isinstance(obj, Packed):
-            return Identity(obj.key, obj.uid, obj.revision)
         typed = cast(_Head, obj).metadata
         return Identity(Key(typed.namespace, typed.name), typed.uid, typed.resource_version)
 

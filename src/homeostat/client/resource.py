@@ -253,12 +253,12 @@ class Resource(Generic[T]):
         answer = _PLAIN.decode(reply)
         held = "deletionTimestamp" in (answer.get("metadata") or {})
         if not dry_run and held:
-            self.client.wrote(self.api_version, self.kind, answer)
+            self.client.wrote(self.api_version, self.kind, answer, reply)
         elif not dry_run:
             # A `Status` that names what is gone, or (some built-in kinds) what it was.
             gone = (answer.get("details") or answer.get("metadata") or {}).get("uid", "") or uid
             self.client.removed(self.api_version, self.kind, where, name, gone)
-        return self.form.from_dict(answer, self.api_version, self.kind) if held else None
+        return self.form.decode(reply, self.api_version, self.kind) if held else None
 
     async def delete_collection(
         self,
@@ -318,12 +318,10 @@ class Resource(Generic[T]):
     def _wrote(self, reply: bytes, dry_run: bool, subresource: str = "") -> T:
         if subresource not in ("", "status"):
             return self.form.decode(reply)  # a scale, say: an object of another kind
-        obj = _PLAIN.decode(reply)
-        obj.setdefault("apiVersion", self.api_version)
-        obj.setdefault("kind", self.kind)
+        obj = self.form.decode(reply, self.api_version, self.kind)
         if not dry_run:
             self.client.wrote(self.api_version, self.kind, obj, reply)
-        return self.form.from_dict(obj, self.api_version, self.kind)
+        return obj
 
 
 def _given(**params: str) -> dict[str, str]:
