@@ -12,7 +12,7 @@ from tests.schema.generated import NAMES, json_values, schemas, structural_schem
 
 from homeostat.api.schema import default, prune, refit
 from homeostat.api.schema.explain import explain
-from homeostat.api.schema.validate import accepts, validate
+from homeostat.api.schema.validate import accepts, fits, validate
 from homeostat.model.schema import Schema
 
 
@@ -64,10 +64,32 @@ def test_what_a_write_changed_is_fitted_as_the_whole_would_be(raw: dict[str, Any
     prune(schema, before)
     default(schema, before)
     part, whole = deepcopy({**before, **more}), deepcopy({**before, **more})
-    if not prune(schema, deepcopy(before)) and refit(schema, part, before):  # no definition has defaults of what it does not know
+    if not prune(schema, deepcopy(before)) and refit(schema, part, before) is not None:  # no definition has defaults of what it does not know
         assert prune(schema, whole) == []
         default(schema, whole)
         assert part == whole
+
+
+@settings(max_examples=400, deadline=None)
+@given(schemas(3) | structural_schemas(), json_values())
+def test_what_fits_is_valid_and_nothing_is_done_to_it(raw: dict[str, Any], value: Any) -> None:
+    schema, after = Schema(raw), deepcopy(value)
+    if fits(schema)(value):
+        assert prune(schema, after, root=False) == []
+        default(schema, after)
+        assert (after, validate(schema, value)) == (value, [])
+
+
+@settings(max_examples=400, deadline=None)
+@given(structural_schemas(), st.dictionaries(NAMES, json_values(), max_size=4))
+def test_an_object_that_fits_as_it_was_sent_is_made_of_fields_that_do(raw: dict[str, Any], obj: dict[str, Any]) -> None:
+    schema, after = Schema(raw), deepcopy(obj)
+    fitting = refit(schema, obj)
+    if fitting is not None:
+        assert prune(schema, after) == []
+        default(schema, after)
+        assert after == obj
+        assert validate(schema, obj, fitting=fitting) == validate(schema, obj)
 
 
 @settings(max_examples=400, deadline=None)

@@ -77,15 +77,14 @@ class Record(msgspec.Struct):
             "user": _who(self.user),
             "verb": self.verb,
             "code": self.code,
-            "latencyMs": round(self.latency * 1000, 3),
+            "latencyMs": round(self.latency * 1_000_000) / 1000,
         }
         if self.impersonated_by is not None:
             shown["impersonatedBy"] = _who(self.impersonated_by)
         if self.source:
             shown["sourceIP"] = self.source
-        thing = {key: _short(getattr(self, key)) for key in _OBJECT if getattr(self, key)}
         if self.resource:
-            shown["object"] = thing
+            shown["object"] = {key: _short(text) for key in _OBJECT if (text := getattr(self, key))}
         elif self.path:
             shown["path"] = _short(self.path.partition("?")[0])
         if self.fields is not None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from homeostat.api.codec import Codec
 from homeostat.api.request import Request
 from homeostat.api.resource import Object, Resource, Rules
-from homeostat.api.schema import MANAGER_MAX, Place
+from homeostat.api.schema import MANAGER_MAX, NOTHING, Fitting, Place
 from homeostat.api.schema.values import INT64_MAX, INT64_MIN
 from homeostat.model.errors import ApiError, FieldError, bad_request, invalid, not_found, show
 
@@ -32,6 +32,7 @@ class Call:
         "annotations",
         "before",
         "codec",
+        "fitting",
         "impersonator",
         "name",
         "namespace",
@@ -65,6 +66,7 @@ class Call:
         self.impersonator: User | None = None
         self.warnings: list[str] = []
         self.annotations: dict[str, str] | None = None
+        self.fitting: Fitting = NOTHING  # what was found to fit the schema
         self.before: Object | None = None
         self.after: Object | None = None
 

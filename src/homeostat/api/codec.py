@@ -7,6 +7,7 @@ a short head before the stored bytes, and nobody decodes what nobody looks into.
 
 from __future__ import annotations
 
+import re
 from typing import Any, cast
 
 import orjson
@@ -18,17 +19,20 @@ from homeostat.store import Entry
 
 _OPEN = b'{"metadata":{'
 _SKIP = len(_OPEN)
-_POINTED = (b".0,", b".0}", b".0]")
-"""What stands behind a whole number that is written with a point."""
+_POINTED = re.compile(rb"\.0[,}\]]").search
+"""How a whole number ends that is written with a point."""
 
 
 def encode(obj: Object) -> bytes:
     """The stored form of an object. Leaves `obj` as it is."""
-    metadata = {k: v for k, v in obj["metadata"].items() if k != "resourceVersion"}
-    stored = {"metadata": metadata}
-    for key, value in obj.items():
-        if key not in ("apiVersion", "kind", "metadata"):
-            stored[key] = value
+    metadata = obj["metadata"]
+    if "resourceVersion" in metadata:
+        metadata = metadata.copy()
+        del metadata["resourceVersion"]
+    stored = {"metadata": metadata, **obj}  # it comes first
+    stored["metadata"] = metadata
+    stored.pop("apiVersion", None)
+    stored.pop("kind", None)
     return _plain(kept(stored))
 
 
@@ -39,9 +43,7 @@ def shown(obj: Object) -> bytes:
 
 def _plain(value: bytes) -> bytes:
     """The same JSON with whole numbers as such."""
-    if value.find(b".0") < 0 or not any(end in value for end in _POINTED):
-        return value
-    return kept(whole_numbers(orjson.loads(value)))
+    return kept(whole_numbers(orjson.loads(value))) if b".0" in value and _POINTED(value) else value
 
 
 class Codec:

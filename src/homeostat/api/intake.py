@@ -14,6 +14,7 @@ from homeostat.api.resource import Object, Rules, Scale
 from homeostat.api.schema import (
     FILL_LIMIT,
     FOREGROUND,
+    NOTHING,
     ORPHAN,
     decode_errors,
     default,
@@ -26,7 +27,7 @@ from homeostat.api.schema import (
 )
 from homeostat.api.wording import json_word, plain, type_word
 from homeostat.model.encoding import YAML_DOUBLES, Malformed, decode_json, decode_yaml
-from homeostat.model.errors import ApiError, FieldError, bad_request, invalid, too_large, unsupported_media_type
+from homeostat.model.errors import UNSET, ApiError, FieldError, bad_request, invalid, too_large, unsupported_media_type
 from homeostat.model.protocol import JSON, PROTOBUF, YAML, YAML_TYPES
 
 OBJECT_TYPES = f"{JSON}, {YAML}, {PROTOBUF}"
@@ -138,14 +139,15 @@ def cannot_handle(call: Call, problem: str) -> ApiError:
 
 
 def place(call: Call, obj: Object, *, nameless: bool = False) -> None:
-    """Sees to it that the object's metadata is metadata, and that it lies where the path says.
-
-    It must say its name, unless `nameless`.
-    """
+    """Sees to it that the object's metadata is metadata, and that it lies where the path says (`locate`)."""
     problem = metadata_problem(call, obj)
     if problem:
         raise cannot_handle(call, problem)
-    metadata = obj["metadata"]
+    locate(call, obj["metadata"], nameless=nameless)
+
+
+def locate(call: Call, metadata: Object, *, nameless: bool = False) -> None:
+    """Sees to it that an object lies where the path says. It must say its name, unless `nameless`."""
     given = metadata.get("namespace") or ""
     if call.resource.namespaced:
         if given and given != call.namespace:
@@ -217,15 +219,17 @@ def fit(call: Call, obj: Object, options: WriteOptions, before: Object | None = 
     `before`: what it was made of, as it was read.
     """
     schema = call.codec.version.schema
-    if call.resource.custom and before is not None and not call.codec.narrows and refit(schema, obj, before):
-        unknown = []
-    elif call.resource.custom:
-        problem = embedded_type_error(schema, obj)
-        if problem:
-            return problem
-        unknown = prune(schema, obj)
-        if not default(schema, obj):
-            raise too_large(FILL_LIMIT)
+    unknown: list[str] = []
+    if call.resource.custom:
+        fitting = refit(schema, obj, NOTHING if before is None or call.codec.narrows else before)
+        call.fitting = fitting or NOTHING
+        if fitting is None:
+            problem = embedded_type_error(schema, obj)
+            if problem:
+                return problem
+            unknown = prune(schema, obj)
+            if not default(schema, obj):
+                raise too_large(FILL_LIMIT)
     else:
         unknown, problems = decode_errors(schema, obj)
         if problems:
@@ -240,6 +244,7 @@ def conform(call: Call, obj: Object, options: WriteOptions, before: Object | Non
         raise cannot_handle(call, problem)
     for holder, name in options.nulls:
         holder[name] = None
+        call.fitting = NOTHING
 
 
 def check(call: Call, obj: Object, old: Object | None) -> None:
@@ -291,9 +296,9 @@ def _schema_errors(call: Call, obj: Object, old: Object | None) -> list[FieldErr
     """What the schema has against a custom object; through the status subresource only the status is looked at."""
     schema, current = call.codec.version.schema, call.codec.is_current(old)
     if call.subresource != "status" or old is None:
-        return validate(schema, obj, old, current=current)
+        return validate(schema, obj, old, current=current, fitting=call.fitting)
     status = schema.properties.get("status")
-    if status is None or "status" not in obj:
+    if status is None or "status" not in obj or obj["status"] is call.fitting.get("status", UNSET):
         return []
     return validate(status, obj["status"], old.get("status"), "status", current=current)
 

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 from homeostat.api.call import Call, WriteOptions
-from homeostat.api.intake import fit, metadata_problem, place, wrong_kind, wrong_type
+from homeostat.api.intake import fit, locate, metadata_problem, wrong_kind, wrong_type
 from homeostat.api.patch import (
     apply_json_patch,
     apply_merge_patch,
@@ -79,15 +79,20 @@ def from_patch(call: Call, new: Any, options: WriteOptions, text: str, document:
     metadata = new.get("metadata")
     if isinstance(metadata, dict):
         new["metadata"] = dict(metadata)
-    if metadata is not document["metadata"]:  # what the patch does not touch lies where it lay
+    if not _as_it_was(metadata, document["metadata"]):  # what the patch does not touch lies where it lay
         problem = metadata_problem(call, new)
         if problem:
             raise bad_outcome(new, text, problem)
-        place(call, new)
+        locate(call, new["metadata"])
     problem = fit(call, new, options, document)
     if problem:
         raise bad_outcome(new, text, problem)
     return call.codec.version.decode(new) if call.codec.version.decode is not None else new
+
+
+def _as_it_was(metadata: Any, before: Object) -> bool:
+    """Also where the patch says what it was made for, as most do: the uid and the version that are there."""
+    return metadata is before or orjson.dumps(metadata) == orjson.dumps(before)
 
 
 def bad_outcome(new: Any, text: str, problem: str) -> ApiError:

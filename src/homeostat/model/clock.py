@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import time
 from datetime import UTC, datetime
+from functools import lru_cache
 
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # no vowels, no look-alikes: a suffix never spells a word
 
@@ -93,7 +95,15 @@ def format_time(seconds: float) -> str:
 
 def format_micro_time(seconds: float) -> str:
     """RFC 3339 in UTC to the microsecond: `2026-01-31T12:00:00.000000Z`."""
-    return f"{datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
+    second = math.floor(seconds)
+    carried, micros = divmod(round((seconds - second) * 1_000_000), 1_000_000)
+    return f"{_second(second + carried)}.{micros:06}Z"
+
+
+@lru_cache(64)
+def _second(second: int) -> str:
+    """Many things happen within one."""
+    return datetime.fromtimestamp(second, UTC).replace(tzinfo=None).isoformat()
 
 
 def parse_time(text: str) -> float:

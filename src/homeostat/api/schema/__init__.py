@@ -13,15 +13,17 @@ from homeostat.api.schema.metadata import FOREGROUND, IMMUTABLE, MANAGER_MAX, OR
 from homeostat.api.schema.nulls import Place, refused_nulls
 from homeostat.api.schema.prune import prune
 from homeostat.api.schema.unmoved import refit
-from homeostat.api.schema.validate import known_light, validate
+from homeostat.api.schema.validate import NOTHING, Fitting, known_light, validate
 
 __all__ = [
     "FILL_LIMIT",
     "FOREGROUND",
     "IMMUTABLE",
     "MANAGER_MAX",
+    "NOTHING",
     "ORPHAN",
     "BadPath",
+    "Fitting",
     "Place",
     "check_crd",
     "check_crd_status",

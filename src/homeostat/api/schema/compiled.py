@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from homeostat.api.schema.values import Constraints
 from homeostat.model.schema import Schema
@@ -15,16 +15,19 @@ class Compiled:
     """The memo of one node. Each test answers a single question about a value, without changing it."""
 
     __slots__ = (
-        "accepts", "apart", "constraints", "decodes", "embedded", "fill", "heavy", "lists", "pruned", "pruned_root", "settled",
+        "accepts", "constraints", "decodes", "embedded", "fill", "fits", "heavy", "lists", "parts", "pruned", "pruned_root", "settled",
+        "wanted",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.constraints: Constraints | None = None
         self.accepts: Test | None = None  # is the value valid?
-        self.apart: bool | None = None  # are its fields judged one by one?
+        self.parts: tuple[Test, Test] | Literal[False] | None = None  # are its fields, each by itself, and is it by their names?
+        self.fits: Test | None = None  # is it valid, and nothing has to be done to it?
         self.pruned: Test | None = None  # is it free of unknown fields?
         self.pruned_root: Test | None = None  # the same, where it is a whole resource
         self.settled: Test | None = None  # are its defaults filled in and its stray nulls gone?
+        self.wanted: frozenset[str] | None = None  # which of its fields have defaults?
         self.fill: Callable[[Any, int], int] | None = None  # fills them in
         self.decodes: Test | None = None  # can it be read as a built-in type?
         self.embedded: bool | None = None  # does the schema hold embedded resources?

@@ -30,6 +30,14 @@ def _declares_default(schema: Schema) -> bool:
     return schema.default is not UNSET and schema.default is not None
 
 
+def wanted_fields(schema: Schema) -> frozenset[str]:
+    """The fields that come by themselves where they are missing."""
+    memo = compiled(schema)
+    if memo.wanted is None:
+        memo.wanted = frozenset(name for name, child in schema.properties.items() if _declares_default(child))
+    return memo.wanted
+
+
 def settled(schema: Schema) -> Test:
     """The compiled test: is there nothing to fill in and no null to look at?"""
     memo = compiled(schema)
@@ -39,7 +47,7 @@ def settled(schema: Schema) -> Test:
 
 
 def _compile(schema: Schema) -> Test:
-    wanted = frozenset(name for name, child in schema.properties.items() if _declares_default(child))
+    wanted = wanted_fields(schema)
     nested = [(name, settled(child)) for name, child in schema.properties.items() if _is_container(child)]
     properties, items = schema.properties, schema.items
     extra = settled(schema.additional) if schema.additional is not None and _is_container(schema.additional) else None

@@ -58,9 +58,9 @@ def _compile(schema: Schema, *, resource: bool) -> Test:
             leaves.add(name)
     extra: Test | None = None
     if "additionalProperties" in schema.raw:
-        extra = pruned(schema.additional) if schema.additional is not None else _bare
+        extra = pruned(schema.additional) if schema.additional is not None else bare
     items = schema.items
-    each = pruned(items) if items is not None else _bare
+    each = pruned(items) if items is not None else bare
     find = nested.get
 
     def test(value: Any) -> bool:
@@ -70,7 +70,7 @@ def _compile(schema: Schema, *, resource: bool) -> Test:
                 return True
             for name, item in value.items():
                 if name in leaves:
-                    if (type(item) is dict or type(item) is list) and not _bare(item):
+                    if (type(item) is dict or type(item) is list) and not bare(item):
                         return False
                     continue
                 check = find(name) or extra
@@ -97,11 +97,11 @@ def _anything(_: Any) -> bool:
     return True
 
 
-def _bare(value: Any) -> bool:
+def bare(value: Any) -> bool:
     """No fields at any depth: what nothing is known about may hold no more than scalars and lists of them."""
     if type(value) is dict:
         return not value
-    return type(value) is not list or all(_bare(item) for item in value)
+    return type(value) is not list or all(bare(item) for item in value)
 
 
 def tidy(meta: Any) -> bool:

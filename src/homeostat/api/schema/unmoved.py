@@ -1,26 +1,37 @@
-"""Objects that a write changed in part: what is as it was need not be pruned and filled in once more."""
+"""Objects that a write changed in part, or made as they should be: what is as it was, or right, need not be pruned and filled in."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from homeostat.api.schema.defaulting import default, settled
+from homeostat.api.schema.defaulting import default, settled, wanted_fields
 from homeostat.api.schema.embedded import has_embedded
 from homeostat.api.schema.prune import pruned, tidy
-from homeostat.model.schema import Schema
+from homeostat.api.schema.validate import NOTHING, Fitting, fits
+from homeostat.model.schema import TYPE_AND_METADATA, Schema
 
 
-def refit(schema: Schema, obj: dict[str, Any], before: dict[str, Any]) -> bool:
-    """Fills in the defaults of what a write changed, seeing that the object was fit `before`. False where that takes a closer look."""
-    if has_embedded(schema) or not before.keys() <= obj.keys():
-        return False
+def refit(schema: Schema, obj: dict[str, Any], before: Fitting = NOTHING) -> Fitting | None:
+    """Fills in the defaults of what a write changed, seeing that the object was fit `before`. None where that takes a closer look.
+
+    Gives those of the changed fields that the schema has nothing against: they need no second look, as long as they stay.
+    """
+    if has_embedded(schema) or not before.keys() <= obj.keys() or not wanted_fields(schema) <= obj.keys():
+        return None
+    fitting: dict[str, Any] = {}
     for name, value in obj.items():
-        if value == before.get(name) and name in before:
+        if name in before and value == before[name]:
             continue
         child = schema.properties.get(name)
         if name == "metadata":
             if not tidy(value) or (child is not None and not settled(child)(value)):
-                return False
-        elif child is None or value is None or not (pruned(child)(value) and default(child, value)):
-            return False
-    return True
+                return None
+        elif name in TYPE_AND_METADATA and type(value) is str:
+            continue
+        elif child is None or value is None:
+            return None
+        elif fits(child)(value):
+            fitting[name] = value
+        elif not (before and pruned(child)(value) and default(child, value)):
+            return None
+    return fitting

@@ -1,19 +1,24 @@
 """Does a custom object fit its schema? Two readers of the same rules.
 
 `accepts` is compiled once per schema node and only says yes or no, fast. Where it says no, `explain` walks the object
-again, slowly, and says what is wrong in upstream's words. A test holds the two together.
+again, slowly, and says what is wrong in upstream's words. A test holds the two together. `fits` is the stricter of two
+compiled tests: what it says yes to is valid, and there is nothing to prune or to fill in either.
 """
 
 from __future__ import annotations
 
 import sys
-from typing import Any
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Literal
 
 from homeostat.api.schema.compiled import Test, anywhere, compiled, constraints_of
 from homeostat.api.schema.correlate import Correlated
+from homeostat.api.schema.defaulting import wanted_fields
 from homeostat.api.schema.embedded import embedded_errors, has_embedded, resource_errors
 from homeostat.api.schema.explain import explain
 from homeostat.api.schema.lists import distinct, list_errors
+from homeostat.api.schema.prune import bare
 from homeostat.api.schema.values import (
     INT64_MAX,
     INT64_MIN,
@@ -30,19 +35,26 @@ from homeostat.api.schema.values import (
 from homeostat.model.errors import UNSET, FieldError
 from homeostat.model.schema import Schema
 
+Fitting = Mapping[str, Any]
+"""Fields of an object that a schema has nothing against. They are known by being the very same."""
+NOTHING: Fitting = MappingProxyType({})
 
-def validate(schema: Schema, obj: Any, old: Any = None, path: str = "", *, current: bool = False) -> list[FieldError]:
+
+def validate(
+    schema: Schema, obj: Any, old: Any = None, path: str = "", *, current: bool = False, fitting: Fitting = NOTHING
+) -> list[FieldError]:
     """Everything the schema has against an object; the rules about root metadata and CEL rules are not among it.
 
     `old` is the stored object of an update: errors about values that did not change are dropped, so that a schema that
     became stricter does not block unrelated changes. `path` is where the object sits (`status` for the status
-    subresource); empty for a whole object. `current`: the stored object was judged by this very schema.
+    subresource); empty for a whole object. `current`: the stored object was judged by this very schema. `fitting`: fields of
+    the object that were.
     """
-    new = _news(schema, obj, old) if current else obj
+    known = {**old, **fitting} if current and type(old) is dict else fitting
     if not is_heavy(schema):
-        return _errors(schema, obj, old, path, new)
+        return _errors(schema, obj, old, path, known)
     with patience():
-        return _errors(schema, obj, old, path, new)
+        return _errors(schema, obj, old, path, known)
 
 
 def is_heavy(schema: Schema) -> bool:
@@ -65,8 +77,8 @@ def _has_heavy_pattern(schema: Schema) -> bool:
     return isinstance(rules.matches, HeavyPattern) or any(anywhere(branch, _has_heavy_pattern) for branch in branches)
 
 
-def _errors(schema: Schema, obj: Any, old: Any, path: str, new: Any) -> list[FieldError]:
-    if accepts(schema)(new):
+def _errors(schema: Schema, obj: Any, old: Any, path: str, known: Fitting) -> list[FieldError]:
+    if _accepts_news(schema, obj, known):
         return []
     change = None if old is None else Correlated(schema, obj, old)
     errors = explain(schema, obj, "", change).field_errors(path)
@@ -76,38 +88,59 @@ def _errors(schema: Schema, obj: Any, old: Any, path: str, new: Any) -> list[Fie
     return errors
 
 
-def _news(schema: Schema, obj: Any, old: Any) -> Any:
-    """What has to be looked at of an object: where its fields are judged one by one, those that are not the very same as before."""
-    if type(obj) is not dict or type(old) is not dict or not _judged_apart(schema):
-        return obj
-    return {name: item for name, item in obj.items() if item is not old.get(name, UNSET)}
+def _accepts_news(schema: Schema, obj: Any, known: Fitting) -> bool:
+    """`accepts`, where some fields are known to fit: those that are the very same are not looked at again."""
+    parts = _parts(schema) if known and type(obj) is dict else None
+    if not parts:
+        return accepts(schema)(obj)
+    each, together = parts
+    return each({name: item for name, item in obj.items() if item is not known.get(name, UNSET)}) and together(obj)
 
 
-def _judged_apart(schema: Schema) -> bool:
-    """Does a field fit, or not, whatever the others are?"""
+def _parts(schema: Schema) -> tuple[Test, Test] | Literal[False]:
+    """The tests of an object's fields one by one, and of which there are; False where what one may be hangs on the others."""
     memo = compiled(schema)
-    if memo.apart is None:
+    if memo.parts is None:
         rules = constraints_of(schema)
-        together = rules.required or rules.all_of or rules.any_of or rules.one_of or rules.not_ or rules.enum
-        sized = rules.min_properties is not None or rules.max_properties is not None
-        memo.apart = not (together or sized or has_embedded(schema))
-    return memo.apart
+        of_objects = rules.types == ("object",) or not (rules.types or rules.format)
+        joined = rules.all_of or rules.any_of or rules.one_of or rules.not_ or rules.enum
+        apart = of_objects and not joined and not has_embedded(schema)
+        memo.parts = (_fields(schema, rules, exact=False), _names(schema, rules, exact=False)) if apart else False
+    return memo.parts
 
 
 def accepts(schema: Schema) -> Test:
     """The compiled yes-or-no test of a schema."""
     memo = compiled(schema)
     if memo.accepts is None:
-        memo.accepts = _compile(schema)
+        memo.accepts = _compile(schema, exact=False)
     return memo.accepts
 
 
-def _compile(schema: Schema) -> Test:
+def fits(schema: Schema) -> Test:
+    """The compiled test of what is valid and complete: nothing in it is unknown or null, and no default is missing.
+
+    What it says no to may still be well, or may become so. It is not asked about embedded resources.
+    """
+    memo = compiled(schema)
+    if memo.fits is None:
+        memo.fits = _nothing if is_heavy(schema) else _compile(schema, exact=True)
+    return memo.fits
+
+
+def _compile(schema: Schema, *, exact: bool) -> Test:
+    """`accepts`, or, where it is `exact`, `fits`."""
     rules = constraints_of(schema)
-    by_type = _by_type(schema, rules)
+    if exact and schema.preserve_unknown:
+        if not (schema.properties or schema.items or "additionalProperties" in schema.raw):
+            valid = accepts(schema)
+            return lambda value: value is not None and valid(value)  # whatever it holds is kept
+        if schema.items:
+            return _nothing
+    by_type = _by_type(schema, rules, exact=exact)
     branches = _branches(rules)
     enum = rules.enum
-    null = not enum and (rules.nullable or not rules.types)
+    null = not exact and not enum and (rules.nullable or not rules.types)
     checks = set(by_type.values())
     if len(checks) == 1 and bool not in by_type and not branches and not null and (not enum or str in by_type):
         return checks.pop()  # it looks at the type itself, and that of strings at the enum
@@ -124,7 +157,7 @@ def _compile(schema: Schema) -> Test:
     return test
 
 
-def _by_type(schema: Schema, rules: Constraints) -> dict[type, Test]:
+def _by_type(schema: Schema, rules: Constraints, *, exact: bool) -> dict[type, Test]:
     """The test for each Python type that JSON decodes to and the schema allows."""
     types = rules.types or ("string", "boolean", "number", "integer", "array", "object")
     table: dict[type, Test] = {}
@@ -135,9 +168,9 @@ def _by_type(schema: Schema, rules: Constraints) -> dict[type, Test]:
     if "number" in types or "integer" in types:
         table[int] = table[float] = _number(rules, whole="number" not in types)
     if "array" in types:
-        table[list] = _array(schema, rules)
+        table[list] = _array(schema, rules, exact=exact)
     if "object" in types:
-        table[dict] = _object(schema, rules)
+        table[dict] = _object(schema, rules, exact=exact)
     if not rules.types and rules.format:
         table.pop(bool, None)  # a format without a type speaks of strings
         table.pop(int, None)
@@ -148,6 +181,10 @@ def _by_type(schema: Schema, rules: Constraints) -> dict[type, Test]:
 
 def _anything(_: Any) -> bool:
     return True
+
+
+def _nothing(_: Any) -> bool:
+    return False
 
 
 def _string(rules: Constraints) -> Test:
@@ -200,9 +237,10 @@ def _number(rules: Constraints, *, whole: bool) -> Test:
     return lambda value: (type(value) is int and least <= value <= most) or test(value)
 
 
-def _array(schema: Schema, rules: Constraints) -> Test:
+def _array(schema: Schema, rules: Constraints, *, exact: bool) -> Test:
     low, high = rules.min_items, rules.max_items
-    item = accepts(schema.items) if schema.items is not None else _anything
+    judge = fits if exact else accepts
+    item = judge(schema.items) if schema.items is not None else bare if exact else _anything
     ruled = schema.list_type in ("set", "map")
 
     def test(value: Any) -> bool:
@@ -218,15 +256,25 @@ def _array(schema: Schema, rules: Constraints) -> Test:
     return test
 
 
-def _object(schema: Schema, rules: Constraints) -> Test:
+def _object(schema: Schema, rules: Constraints, *, exact: bool) -> Test:
+    each, together = _fields(schema, rules, exact=exact), _names(schema, rules, exact=exact)
+    if together is _anything:
+        return each
+    return lambda value: each(value) and together(value)
+
+
+def _fields(schema: Schema, rules: Constraints, *, exact: bool) -> Test:
+    """Is it an object with fields that are right, each by itself?"""
+    judge = fits if exact else accepts
     # Of most fields only the type counts, and no call is needed; the others have a test.
     fields: dict[str, type | Test] = {
-        name: _plain_type(child) or accepts(child) for name, child in schema.properties.items()
+        name: _plain_type(child, exact=exact) or judge(child) for name, child in schema.properties.items()
     }
-    required, low, high = rules.required, rules.min_properties, rules.max_properties
-    extra = accepts(schema.additional) if schema.additional is not None else None
-    closed, embedded = not rules.extra_allowed, schema.embedded
-    limited = bool(required) or low is not None or high is not None or embedded
+    extra = judge(schema.additional) if schema.additional is not None else None
+    closed = not rules.extra_allowed
+    if exact and extra is None:
+        extra = _bare_value if "additionalProperties" in schema.raw else None
+        closed = closed or (extra is None and not schema.preserve_unknown)
     find = fields.get
 
     def test(value: Any) -> bool:
@@ -242,28 +290,41 @@ def _object(schema: Schema, rules: Constraints) -> Test:
                 check = extra
                 if check is None:
                     continue
-            if check is str or check is bool or not check(item):
+            if type(check) is type or not check(item):
                 return False
-        return not limited or meets_limits(value)
-
-    def meets_limits(value: dict[str, Any]) -> bool:
-        if (low is not None and len(value) < low) or (high is not None and len(value) > high):
-            return False
-        for name in required:
-            if name not in value:
-                return False
-        return not embedded or not resource_errors(value, "")
+        return True
 
     return test
 
 
-def _plain_type(schema: Schema) -> type | None:
+def _bare_value(value: Any) -> bool:
+    return value is not None and bare(value)
+
+
+def _names(schema: Schema, rules: Constraints, *, exact: bool) -> Test:
+    """Has an object the fields that it must have, and as many as it may?"""
+    required = frozenset(rules.required) | wanted_fields(schema) if exact else frozenset(rules.required)
+    low, high, embedded = rules.min_properties, rules.max_properties, schema.embedded
+    if low is None and high is None and not embedded:
+        return (lambda value: required <= value.keys()) if required else _anything
+
+    def test(value: dict[str, Any]) -> bool:
+        if (low is not None and len(value) < low) or (high is not None and len(value) > high):
+            return False
+        return required <= value.keys() and not (embedded and resource_errors(value, ""))
+
+    return test
+
+
+def _plain_type(schema: Schema, *, exact: bool) -> type | None:
     rules = constraints_of(schema)
-    if not rules.nullable and rules.unlimited():
+    if (exact or not rules.nullable) and rules.unlimited():
         if rules.types == ("string",):
             return str
         if rules.types == ("boolean",):
             return bool
+        if rules.types == ("object",) and not (exact or schema.properties or schema.additional or schema.embedded):
+            return dict
     return None
 
 
