@@ -104,7 +104,7 @@ CREATIONS: tuple[Judge, ...] = (
     flap.judge,
     backoff.judge,
     breaker.judge,
-    cap.judge,
+    cap.judge_creation,
     invariant.judge_wave,
 )
 """Those who have something to say of a creation, in their order. None needs to look at what else is open."""

@@ -33,6 +33,11 @@ def judge(policy: GuardPolicy, fleet: Fleet, verdict: Verdict, now: float) -> No
         waiting = [d for d in verdict.allowed if d.touches is op]
         if waiting:
             _judge_existing(fleet, verdict, op, cap, failed, waiting)
+    judge_creation(policy, fleet, verdict, now)
+
+
+def judge_creation(policy: GuardPolicy, fleet: Fleet, verdict: Verdict, now: float) -> None:
+    """Lets no more creations through than may be under way: all there is to ask of one alone."""
     if policy.creations is not None:
         limit = share(policy.creations, fleet.size)
         under_way = sum(1 for d in fleet.drifts.values() if d.touches is _CREATE and d.in_flight)

@@ -13,7 +13,6 @@ def judge(policy: GuardPolicy, fleet: Fleet, verdict: Verdict, now: float) -> No
     """Holds a resource whose state was reversed so often within the time, until the oldest of those reversals is past."""
     most = policy.flap.reversals
     within = policy.flap.within.total_seconds()
-    said = format_duration(policy.flap.within)
 
     def judged(drift: Drift) -> Hold | None:
         if len(drift.reversals) < most:
@@ -21,6 +20,7 @@ def judge(policy: GuardPolicy, fleet: Fleet, verdict: Verdict, now: float) -> No
         calm = sorted(drift.reversals)[-most] + within
         if calm <= now:
             return None
+        said = format_duration(policy.flap.within)
         other = " and ".join(drift.by) or "an unknown writer"
         where = f" {', '.join(drift.paths)}" if drift.paths else ""
         return Hold(GUARD, f"homeostat and {other} undo each other{where}: {most} reversals within {said}", calm)

@@ -21,53 +21,39 @@ class Alarm(NamedTuple, Generic[V]):
     value: V
 
 
-class Alarms(Generic[K, V]):
-    """Keys that wait for their time: setting, cancelling and ringing cost O(log n).
+class Alarms(dict[K, Alarm[V]], Generic[K, V]):
+    """Keys that wait for their time, each with its alarm: setting, cancelling and ringing cost O(log n).
 
     What was moved or cancelled stays in the heap until it comes up, or until such entries are more than the live ones.
     """
 
-    __slots__ = ("_alarms", "_heap", "_number")
+    __slots__ = ("_heap", "_number")
 
     def __init__(self) -> None:
-        self._alarms: dict[K, Alarm[V]] = {}
+        super().__init__()
         self._heap: list[tuple[float, int, K]] = []
         self._number = 0
-
-    def __len__(self) -> int:
-        return len(self._alarms)
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._alarms
-
-    def get(self, key: K) -> Alarm[V] | None:
-        """The alarm of a key, or None."""
-        return self._alarms.get(key)
 
     def set(self, key: K, when: float, value: V) -> None:
         """Sets the alarm of a key, whatever it was before."""
         self._number += 1
-        self._alarms[key] = Alarm(when, self._number, value)
+        self[key] = Alarm(when, self._number, value)
         heapq.heappush(self._heap, (when, self._number, key))
-        if len(self._heap) > 2 * len(self._alarms) + _SLACK:
-            self._heap = [(alarm.when, alarm.number, key) for key, alarm in self._alarms.items()]
+        if len(self._heap) > 2 * len(self) + _SLACK:
+            self._heap = [(alarm.when, alarm.number, key) for key, alarm in self.items()]
             heapq.heapify(self._heap)
-
-    def cancel(self, key: K) -> None:
-        """Forgets the alarm of a key; no harm where there is none."""
-        self._alarms.pop(key, None)
 
     def clear(self) -> None:
         """Forgets them all."""
-        self._alarms.clear()
+        super().clear()
         self._heap.clear()
 
     def next(self) -> float | None:
         """When the soonest rings, or None where there are none."""
-        heap, alarms = self._heap, self._alarms
+        heap = self._heap
         while heap:
             when, number, key = heap[0]
-            alarm = alarms.get(key)
+            alarm = self.get(key)
             if alarm is not None and alarm.number == number:
                 return when
             heapq.heappop(heap)
@@ -77,4 +63,4 @@ class Alarms(Generic[K, V]):
         """Takes out what is due, in the order of its time."""
         while (when := self.next()) is not None and when <= now:
             key = heapq.heappop(self._heap)[2]
-            yield key, self._alarms.pop(key).value
+            yield key, self.pop(key).value

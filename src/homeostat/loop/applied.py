@@ -83,6 +83,34 @@ def _view_items(declared: list[Any], live: list[Any], known: Fields, ours: Field
     return found
 
 
+def shows(declared: Any, live: Any, known: Fields, ours: Fields) -> bool:
+    """Whether a `view` is all that is declared, and no more: told without making it, as far as that goes."""
+    if isinstance(declared, dict) and isinstance(live, dict):
+        return _shows_map(declared, live, known, ours)
+    if isinstance(declared, list) and isinstance(live, list) and len(declared) == len(live) == 1:
+        keys = _keys(known)
+        if keys and _same(declared[0], live[0], keys):
+            step = _step(live[0], keys)
+            return shows(declared[0], live[0], known.get(step, {}), ours.get(step, {}))
+    return bool(view(declared, live, known, ours) == declared)
+
+
+def _shows_map(declared: Mapping[str, Any], live: Mapping[str, Any], known: Fields, ours: Fields) -> bool:
+    for name, value in declared.items():
+        if name not in live:
+            return False
+        if not isinstance(value, (dict, list)):
+            if live[name] != value:
+                return False
+        elif not shows(value, live[name], known.get(f"f:{name}", {}), ours.get(f"f:{name}", {})):
+            return False
+    for step in ours:
+        name = step[2:]
+        if name not in declared and name in live and step.startswith("f:"):
+            return False
+    return True
+
+
 def _extract(live: Any, ours: Fields) -> Any:
     """What we own of a value; all of it where nothing below is told apart."""
     below = {step: inner for step, inner in ours.items() if step != "."}

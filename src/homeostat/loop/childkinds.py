@@ -107,8 +107,9 @@ class ChildKinds:
         for (version, kind), informer in self._informers.items():
             if not informer.synced:
                 raise Unread(f"objects of {version} {kind} cannot be read: {informer.problem}" if informer.problem else "")
-            for one in (one for uid in owners for one in informer.indexed("owner", uid)):
-                found[Child(version.rpartition("/")[0], kind, one.key.namespace, one.key.name)] = one
+            for uid in owners:
+                for one in informer.indexed("owner", uid):
+                    found[Child(version.rpartition("/")[0], kind, one.key.namespace, one.key.name)] = one
         return found
 
     async def listed(self, *, fresh: bool) -> Iterator[tuple[str, Packed]]:

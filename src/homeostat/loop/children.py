@@ -25,9 +25,9 @@ from homeostat.loop.fleet import Op, Ref
 from homeostat.loop.hints import Bell
 from homeostat.loop.live import LiveObject, masked
 from homeostat.loop.observation import ABSENT, Absent, Observation
-from homeostat.loop.parents import child_is, ready_status
+from homeostat.loop.parents import is_said, ready_status
 from homeostat.loop.provider import Moved, Provider, current
-from homeostat.loop.record import Intent, Record
+from homeostat.loop.record import Record
 from homeostat.model.clock import Clock
 from homeostat.model.kinds import Spec, crd_for
 
@@ -186,7 +186,7 @@ class ComposerController(Controller):
         if seen.diff.op is not Op.CREATE:  # what was not there cannot be overwritten; the next look takes back what nobody wants
             await self._composed.check(key_of(seen.obj))
 
-    async def journal(self, seen: Seen, intent: Intent) -> Object:
+    async def journal(self, seen: Seen) -> Object:
         return seen.obj  # applying names an object: it cannot be made twice, and owner and manager tell whose it is
 
     async def read_back(self, obj: Object, acted: Seen) -> Seen:
@@ -194,7 +194,7 @@ class ComposerController(Controller):
         live = self.children.live(acted.ref)
         if acted.diff.op is Op.CREATE and await live.read() is not None:
             manifest = acted.spec.manifest
-            if live.owned(manifest) == manifest:
+            if live.shows(manifest):
                 seen = Observation(acted.declared, self._clock.now(), source=acted.observation.source)
                 return replace(
                     acted, obj=obj, observation=seen, diff=NOTHING, unhealthy=live.unhealthy(kept=self._is_kept(acted.ref)), owned=True, identity=live.uid
@@ -223,6 +223,6 @@ class ComposerController(Controller):
 
     async def write_status(self, obj: Object, status: Mapping[str, Any], *, unmoved: bool = False) -> Object:
         key = key_of(obj)
-        if child_is({**obj, "status": status}, "Ready") and (live := self.children.live(self.ref_of(obj)).obj) is not None:
+        if is_said({"status": status}, "Ready", obj["metadata"]["generation"]) and (live := self.children.live(self.ref_of(obj)).obj) is not None:
             self._composed.verified(key, live["metadata"]["uid"], live["metadata"]["resourceVersion"])
         return self._composed.put_status(key, status, obj["metadata"]["resourceVersion"] if unmoved else "")

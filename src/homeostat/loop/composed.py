@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from homeostat.client import Client, Key, Packed, Unreachable
-from homeostat.loop.applied import fields_of, view
+from homeostat.loop.applied import fields_of, shows
 from homeostat.loop.changesets import inherited
 from homeostat.loop.childkinds import ChildKinds, Unread
 from homeostat.loop.compose import (
@@ -362,17 +362,19 @@ class Composed(InMemory):
         if not known.declared and self._as_verified(known, obj, existing):
             return
         wanted, ready, known.waiting = known.wanted, True, 0
+        before: Sequence[Child] = ()
         for stage in known.order:
+            ready = ready and self._are_ready(known, before)
             for child in stage:
                 if ready or self._is_so(existing.get(child), wanted[child]):
                     self._put(known, obj, child, wanted[child])
                 elif child not in known.declared or self._manifest(known, child) != wanted[child]:
                     known.waiting += 1
-            ready = ready and all(self._ready(known, child) for child in stage)
+            before = stage
         self._keep_till_its_turn(known, obj, existing)
         if not known.declared.keys() <= wanted.keys():
             self._drop_unmade(known, existing)
-            if ready:
+            if ready and self._are_ready(known, before):
                 self._prune(known, obj)
 
     def _drop_unmade(self, known: Parent, existing: Mapping[Child, Packed]) -> None:
@@ -390,8 +392,11 @@ class Composed(InMemory):
             if is_ours(live, existing[child].owner, self._composer.manager):
                 self._put(known, obj, child, as_is(live, self._composer.manager))
 
-    def _ready(self, known: Parent, child: Child) -> bool:
-        return child in known.declared and child_is(self._objects[known.declared[child]], "Ready")
+    def _are_ready(self, known: Parent, stage: Sequence[Child]) -> bool:
+        for child in stage:
+            if child not in known.declared or not child_is(self._objects[known.declared[child]], "Ready"):
+                return False
+        return True
 
     def _prune(self, known: Parent, obj: Object) -> None:
         """Has the last stage of what is no longer wanted go; the next when that is gone."""
@@ -403,6 +408,8 @@ class Composed(InMemory):
     def _existing(self, known: Parent) -> dict[Child, Packed]:
         """What there is that this parent controls, or one of its name did, of all kinds that children were ever of."""
         former = self._lineage.former(known.key)
+        if not former:
+            return self.kinds.of((known.uid,))
         found = self.kinds.of([known.uid, *sorted(former - {known.uid})])
         self._lineage.forget(known.key, former - {one.owner for one in found.values()})
         return found
@@ -433,7 +440,7 @@ class Composed(InMemory):
         obj = packed.load()
         if not is_ours(obj, packed.owner, self._composer.manager):
             return False
-        return bool(view(manifest, obj, fields_of(obj), fields_of(obj, self._composer.manager)) == manifest)
+        return shows(manifest, obj, fields_of(obj), fields_of(obj, self._composer.manager))
 
     # What a restart finds as it was left
 
@@ -463,7 +470,7 @@ class Composed(InMemory):
         verified: Verified | None = None,
     ) -> None:
         """Declares a child, or that it is to go; what is declared so already stays as it is, and so does what was `verified`."""
-        key = Key(child.namespace, f"{self.kinds.names[manifest['apiVersion'], child.kind]}/{child.name}")
+        key = known.declared.get(child) or Key(child.namespace, f"{self.kinds.names[manifest['apiVersion'], child.kind]}/{child.name}")
         if self._owners.get(key, known.key) != known.key:
             raise ComposeError(f"{child} is a child of {self._owners[key]} already")
         before = self._objects.get(key)

@@ -167,12 +167,13 @@ class Controller:
         started = self._clock.now()
         try:
             async with asyncio.timeout(self.provider.deadline):
-                with self.trace.phase("observe", ref), self._working(obj, ref), CONTAINED:
-                    state: Any = await awaited(self.provider.observe(spec), self.provider, "observe")
-                    declared = ABSENT if obj["metadata"].get("deletionTimestamp") else await self._declared(spec)
-                if isinstance(state, Unknown):
-                    return self._unseen(ref, obj, record, state, spec)
-                return await self._seen(ref, obj, record, spec, declared, state, started)
+                with self._working(obj, ref):
+                    with self.trace.phase("observe", ref), CONTAINED:
+                        state: Any = await awaited(self.provider.observe(spec), self.provider, "observe")
+                        declared = ABSENT if obj["metadata"].get("deletionTimestamp") else await self._declared(spec)
+                    if isinstance(state, Unknown):
+                        return self._unseen(ref, obj, record, state, spec)
+                    return await self._seen(ref, obj, record, spec, declared, state, started)
         except Exception as error:
             return self._unseen(ref, obj, record, Unknown(self.told(error, spec)), spec)
 
@@ -188,33 +189,33 @@ class Controller:
     async def _seen(
         self, ref: Ref, obj: Object, record: Record, spec: Any, declared: State, state: Any, started: float
     ) -> Seen:
-        now = self._clock.now()
-        observed = state if isinstance(state, Absent) else self._encoded(state, "observe", "ABSENT, and raises where it cannot tell")
+        now, there = self._clock.now(), not isinstance(state, Absent)
+        observed = self._encoded(state, "observe", "ABSENT, and raises where it cannot tell") if there else ABSENT
         target = domain = ""
         unhealthy = foreign = change_set = ""
         harmless, counts = False, True
         parts: Parts | None = None
-        with self.trace.phase("compare", ref), self._working(obj, ref), CONTAINED:
-            identity = "" if isinstance(state, Absent) else self._identity(spec, state)
+        with self.trace.phase("compare", ref), CONTAINED:
+            identity = self._identity(spec, state) if there else ""
             last = self.last_applied(record, identity)
-            owned = last is not None or isinstance(observed, Absent) or self.provider.adopts or _may_adopt(obj)
+            owned = last is not None or not there or self.provider.adopts or _may_adopt(obj)
             self._note_adoption(ref, obj, "" if isinstance(declared, Absent) else identity)
             if isinstance(declared, Absent) and (self.provider.leaves(spec) or self._kept_by_another(identity)):
                 last = None  # nothing is taken back
             diff, mark = self._comparer.marked(ref, declared, last, self._completed(observed, self._believed.get(ref, last)))
-            if record.intent is not None and ref not in self._believed and not isinstance(observed, Absent):
+            if there and record.intent is not None and ref not in self._believed:
                 diff = self._doubted(diff, declared)
-            if diff and not isinstance(state, Absent):
+            if there and diff:
                 diff = self.provider.attribute(spec, diff)
                 foreign = self.provider.foreign(spec, diff)
                 harmless = self.provider.harmless(spec, diff)
                 change_set = self.provider.change_set(spec, diff)
                 parts = self.provider.parts(spec, state)
-            elif not diff and not isinstance(state, Absent):
+            elif there:
                 unhealthy = await self._unhealthy(spec, state)
             if diff:
                 target, domain = self.provider.target(spec), self.provider.domain(spec)
-            if not isinstance(state, Absent):
+            if there:
                 counts = self.provider.counts(spec, state)
         return Seen(
             ref,
@@ -366,11 +367,7 @@ class Controller:
         assert seen.diff.op is not None
         assert not isinstance(seen.observation.state, Unknown)
         before, journaled = seen.obj.get("status") or {}, self.provider.journaled
-        if journaled:
-            intent = Intent(seen.diff.op, seen.made_from, self._key(seen.ref, seen.obj), self._clock.now())
-            obj = await self.journal(seen, intent)
-        else:
-            obj = await self._held(seen)
+        obj = await (self.journal(seen) if journaled else self._held(seen))
         if not self.may_act():
             raise Moved("another loop may keep it by now")
         acting = self.trace.phase("act", seen.ref, op=str(seen.diff.op))
@@ -393,9 +390,11 @@ class Controller:
         with self.trace.phase("verify", seen.ref):
             return await self.read_back({**obj, "status": kept.get("status")}, seen)
 
-    async def journal(self, seen: Seen, intent: Intent) -> Object:
+    async def journal(self, seen: Seen) -> Object:
         """Writes down what is about to be done. Raises `Moved` where the resource was written to since it was read."""
         obj = seen.obj
+        assert seen.diff.op is not None
+        intent = Intent(seen.diff.op, seen.made_from, self._key(seen.ref, obj), self._clock.now())
         status = {**(obj.get("status") or {}), "intent": intent.to_status()}
         return await _begun(self.write_status(obj, status, unmoved=True))
 
@@ -484,7 +483,8 @@ class Controller:
 
     def has_aged(self, known: Object, now: Object) -> bool:
         """Whether what a resource was known as lacks what its journal says by now: a cache was behind, and what follows from it is wrong."""
-        return self.provider.journaled and journal_of(known.get("status") or {}) != journal_of(now.get("status") or {})
+        before, after = known.get("status"), now.get("status")
+        return self.provider.journaled and before is not after and journal_of(before or {}) != journal_of(after or {})
 
     async def _patch(self, obj: Object, patch: Object, subresource: str = "") -> Object:
         metadata = obj["metadata"]

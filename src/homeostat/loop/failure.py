@@ -7,7 +7,7 @@ import json
 import os
 import traceback
 from collections.abc import Awaitable, Collection, Iterator
-from types import TracebackType
+from types import CoroutineType, TracebackType
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -75,7 +75,7 @@ def _form(owner: type) -> str:
 
 def awaited(found: Awaitable[T] | Any, who: object, method: str) -> Awaitable[T]:
     """What a method of `who` returned, if that can be awaited. Raises `Mistake` where it was written without `async`."""
-    if isinstance(found, Awaitable):
+    if type(found) is CoroutineType or isinstance(found, Awaitable):  # the first is what nearly all are, and told at once
         return found
     raise Mistake(f"{type(who).__name__}.{method} is to be written `async def`: it returned {shown(found)} at once")
 

@@ -30,8 +30,10 @@ class Lineage:
     def live(self, uid: str, key: Key) -> None:
         """A parent lives under a key; who lived there before is gone."""
         self._keys[uid] = key
-        if key in self._former:
-            self._former[key].discard(uid)
+        if (former := self._former.get(key)) is not None:
+            former.discard(uid)
+            if not former:
+                del self._former[key]
 
     def end(self, uid: str, key: Key) -> None:
         """A parent is gone, and may have left children."""

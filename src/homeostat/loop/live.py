@@ -10,7 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from homeostat.client import Resource
-from homeostat.loop.applied import fields_of, managers_of, settle, view
+from homeostat.loop.applied import fields_of, managers_of, settle, shows, view
 from homeostat.loop.compare import fingerprint
 from homeostat.loop.diff import Diff
 from homeostat.loop.fleet import Cause
@@ -94,6 +94,13 @@ class LiveObject:
         assert obj is not None
         found: Object = view(declared, obj, fields_of(obj), fields_of(obj, self.manager))
         return unmarked(found, declared) if self._marks else found
+
+    def shows(self, declared: Object) -> bool:
+        """Whether what is `owned` is just what is declared."""
+        assert self.obj is not None
+        if self._marks:
+            return self.owned(declared) == declared
+        return shows(declared, self.obj, fields_of(self.obj), fields_of(self.obj, self.manager))
 
     async def _ask(self, declared: Object, found: Object) -> tuple[Object, str]:
         conflict = ""

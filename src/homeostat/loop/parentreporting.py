@@ -9,7 +9,7 @@ from homeostat.client import Key, Resource
 from homeostat.loop.controller import MANAGER
 from homeostat.loop.declarations import Object
 from homeostat.loop.inmemory import Verified
-from homeostat.loop.parents import Parent, child_is, parent_status, under_way
+from homeostat.loop.parents import Parent, is_said, parent_status, under_way
 from homeostat.loop.queue import WorkQueue
 from homeostat.loop.status import OBSERVED_AT, merge_patch
 from homeostat.model.clock import Clock
@@ -49,17 +49,22 @@ class ParentReporter:
 
     async def report(self, known: Parent, obj: Object) -> None:
         """Writes the status of a parent. `obj` is the parent as it was composed."""
-        children = [self._declared[key] for key in known.declared.values()]
-        seen = sum(find_condition(child, "Ready") is not None for child in children)
+        staying: list[Object] = []
+        leaving: list[Object] = []
+        for child, key in known.declared.items():
+            (staying if child in known.wanted else leaving).append(self._declared[key])
+        children = [*staying, *leaving]
+        seen = len([child for child in children if find_condition(child, "Ready") is not None])
         if not known.problem and seen < len(children):
             told = (obj.get("status") or {}).get("observedGeneration") == obj["metadata"].get("generation", 0)
             if told or (not seen and self._waits(known, QUEUED_SECONDS)):
                 return  # what was said before a restart stands until the children were looked at
+        now = self._clock.timestamp()
         status = parent_status(
             obj,
-            [self._declared[key] for child, key in known.declared.items() if child in known.wanted],
-            [self._declared[key] for child, key in known.declared.items() if child not in known.wanted],
-            now=self._clock.timestamp(),
+            staying,
+            leaving,
+            now=now,
             desired=len(known.wanted),
             waiting=known.waiting,
             problem=known.problem,
@@ -68,15 +73,15 @@ class ParentReporter:
         before = obj.get("status") or {}
         if status == before:
             return
-        status[OBSERVED_AT] = self._clock.timestamp()
-        if child_is({**obj, "status": status}, "Ready"):
+        status[OBSERVED_AT] = now
+        if is_said({"status": status}, "Ready", obj["metadata"]["generation"]):
             verified = {child: self._verified.get(key) for child, key in known.declared.items()}
             status["verified"] = known.digest(verified) if all(verified.values()) else None  # type: ignore[arg-type]
             self._queue.not_later(known.key)
         elif not known.problem and all(map(under_way, children)) and self._waits(known, PATIENCE_SECONDS):
             return
         metadata = obj["metadata"]
-        same = {name: metadata[name] for name in ("uid", "resourceVersion")}  # a namesake made meanwhile does not get it
+        same = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}  # a namesake made meanwhile does not get it
         try:
             await self._resource.patch(
                 metadata["name"],

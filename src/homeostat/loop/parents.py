@@ -211,8 +211,13 @@ def _explain(child: Object) -> str:
 
 def child_is(child: Mapping[str, Any], kind: str) -> bool:
     """Whether the condition of a child is true, and about the child as it is declared now."""
-    said = find_condition(child, kind) or {}
-    return said.get("status") == "True" and said.get("observedGeneration") == child["metadata"]["generation"]
+    return is_said(child, kind, child["metadata"]["generation"])
+
+
+def is_said(obj: Mapping[str, Any], kind: str, generation: int) -> bool:
+    """Whether a condition is true, and about this generation; `obj` need have no more than its status."""
+    said = find_condition(obj, kind)
+    return said is not None and said.get("status") == "True" and said.get("observedGeneration") == generation
 
 
 def going(obj: Mapping[str, Any]) -> bool:
@@ -222,8 +227,8 @@ def going(obj: Mapping[str, Any]) -> bool:
 
 def mark_of(obj: Object) -> Any:
     """All of a parent that its children may hang on."""
-    names = ("uid", "generation", "labels", "annotations", "deletionTimestamp")
-    return [obj["metadata"].get(name) for name in names]
+    get = obj["metadata"].get
+    return [get("uid"), get("generation"), get("labels"), get("annotations"), get("deletionTimestamp")]
 
 
 def deleted_by(parent: Object, how: str) -> bool:

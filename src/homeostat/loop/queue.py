@@ -49,7 +49,6 @@ class Priority(IntEnum):
     """Its turn in a full pass."""
 
 
-_PRIORITIES = tuple(Priority)
 WEIGHTS = (16, 4, 1)
 """Of 21 keys taken while there are enough of all, so many are of each priority, in their order."""
 
@@ -146,6 +145,7 @@ class WorkQueue(Generic[K]):
         metrics: QueueMetrics | None = None,
     ) -> None:
         self._levels: tuple[Lanes[K], ...] = tuple(Lanes(kind_of) for _ in Priority)
+        self._ranked = tuple(zip(Priority, self._levels, strict=True))
         self._turns = list(WEIGHTS)
         self._working: dict[K, _Work] = {}
         self._later: Alarms[K, Priority] = Alarms()
@@ -196,7 +196,7 @@ class WorkQueue(Generic[K]):
 
     def not_later(self, key: K) -> None:
         """Takes back the wish to have a key looked at later; no harm where there is none."""
-        self._later.cancel(key)
+        self._later.pop(key, None)
 
     def retry(self, key: K, *, backoff: Backoff | None = None, at_least: float = 0.0) -> float:
         """Says of a key in work that it failed: it comes again after a wait, whose seconds are returned.
@@ -218,13 +218,13 @@ class WorkQueue(Generic[K]):
     def forget(self, key: K) -> None:
         """Forgets the failures of a key and the wait for its retry: it worked, or there is nothing to do any more."""
         self._failures.pop(key, None)
-        self._retries.cancel(key)
+        self._retries.pop(key, None)
 
     # What goes out
 
     async def get(self) -> K | None:
         """The next key, which is the caller's until `done`; None once the queue is closed and nothing is left in it."""
-        while not len(self):
+        while (key := self._take()) is None:
             if self._closed and not any(work.again is not None for work in self._working.values()):
                 return None
             getter = asyncio.get_running_loop().create_future()
@@ -237,38 +237,40 @@ class WorkQueue(Generic[K]):
                 elif getter in self._getters:
                     self._getters.remove(getter)
                 raise
-        return self._take()
+        return key
 
     def done(self, key: K) -> None:
         """Gives a key back. If it was added meanwhile, it waits again."""
         work = self._at_work(key, "done")
         del self._working[key]
-        now = self._now()
         if self._metrics is not None:
-            self._metrics.work_duration_seconds(now - work.started)
+            self._metrics.work_duration_seconds(self._now() - work.started)
         if work.again is not None and self._admit(key, work.again, work.again_since):
             self._wake(1)
         if self._closed or self._idle:
             self._settle()
 
-    def _take(self) -> K:
-        priority = self._next_priority()
-        key, since = self._levels[priority].take()
+    def _take(self) -> K | None:
+        """The next key, of the highest priority that has keys and turns left; None where nothing is ready."""
+        turns, ready = self._turns, False
+        for priority, lanes in self._ranked:
+            if lanes.since:
+                if turns[priority]:
+                    turns[priority] -= 1
+                    return self._hand_out(priority, lanes)
+                ready = True
+        if not ready:
+            return None
+        turns[:] = WEIGHTS
+        return self._take()
+
+    def _hand_out(self, priority: Priority, lanes: Lanes[K]) -> K:
+        key, since = lanes.take()
         now = self._now()
         self._working[key] = _Work(now, priority)
         if self._metrics is not None:
             self._metrics.queue_duration_seconds(now - since)
         return key
-
-    def _next_priority(self) -> Priority:
-        """The highest priority that has keys and turns left; when there is none, all get their turns anew."""
-        turns = self._turns
-        for priority, lanes in zip(_PRIORITIES, self._levels, strict=True):
-            if lanes.since and turns[priority]:
-                turns[priority] -= 1
-                return priority
-        turns[:] = WEIGHTS
-        return self._next_priority()
 
     # Its end
 
@@ -363,7 +365,7 @@ class WorkQueue(Generic[K]):
         if key in self._retries:
             if priority is not Priority.CHANGE:
                 return False
-            self._retries.cancel(key)
+            self._retries.pop(key, None)
         work = self._working.get(key)
         if work is not None:
             if work.again is None:

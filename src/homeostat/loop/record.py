@@ -55,6 +55,8 @@ class Record(msgspec.Struct):
     @classmethod
     def read(cls, status: Mapping[str, Any]) -> Record:
         """From a status; what is not there, or not ours, is as new."""
+        if not status:
+            return cls()
         drift = status.get("drift") or {}
         intent = status.get("intent")
         return cls(

@@ -8,6 +8,7 @@ import random
 import time
 from datetime import UTC, datetime
 from functools import lru_cache
+from math import floor
 
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # no vowels, no look-alikes: a suffix never spells a word
 
@@ -90,7 +91,12 @@ class Ids:
 
 def format_time(seconds: float) -> str:
     """RFC 3339 in UTC to the second: `2026-01-31T12:00:00Z`."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+    return _text_of(floor(seconds))
+
+
+@lru_cache(1024)
+def _text_of(second: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(second))
 
 
 def format_micro_time(seconds: float) -> str:

@@ -20,7 +20,7 @@ from homeostat.loop.live import masked, unmarked
 from homeostat.loop.observation import Absent, Observation
 from homeostat.loop.parents import child_is, ready_status
 from homeostat.loop.provider import current
-from homeostat.loop.record import Intent, Record
+from homeostat.loop.record import Record
 from homeostat.model.clock import Clock
 from homeostat.model.kinds import crd_for
 from homeostat.model.protocol import CHANGE_SET
@@ -103,7 +103,7 @@ class SyncController(Controller):
         ):  # what was not there cannot be overwritten; the next look takes back what nobody wants
             await self.synced.check(_key(seen.obj))
 
-    async def journal(self, seen: Seen, intent: Intent) -> Object:
+    async def journal(self, seen: Seen) -> Object:
         return seen.obj  # applying names an object: it cannot be made twice, and label and manager tell whose it is
 
     async def read_back(self, obj: Object, acted: Seen) -> Seen:
