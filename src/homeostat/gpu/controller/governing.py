@@ -28,7 +28,6 @@ from homeostat.gpu.controller.standing import (
     conditions,
     meanwhile,
     reported,
-    state_of,
     target_of,
 )
 from homeostat.gpu.controller.tenants import Holding
@@ -390,7 +389,7 @@ class Governor:
 
     def _is_undone(self, uid: str, wish: Wish) -> bool:
         ref = self._refs.get(uid)
-        return ref is not None and uid not in self._promised and state_of(self.known.status(ref)) == wish.basis
+        return ref is not None and uid not in self._promised and self.known.state(ref) == wish.basis
 
     def _adopt(self, plan: Plan, undone: Mapping[str, Wish], counted: Collection[str], written: Collection[str], now: float) -> None:
         """Takes a plan for what is wanted, and has the loop look at every workload of which that is something else than before.
@@ -405,7 +404,7 @@ class Governor:
         for decision in plan.decisions:
             target, ref = target_of(decision), self._refs.get(decision.subject)
             if target is not None and ref is not None and decision.kind == WORKLOAD.kind:
-                basis = state_of(self.known.status(ref))
+                basis = self.known.state(ref)
                 if ref.uid in counted and basis.phase is not Stage.RUNNING:
                     self._loosen(ref.uid)
                     continue  # it is not to be placed after all
@@ -439,7 +438,7 @@ class Governor:
 
     # What is said
 
-    def says(self, obj: Object, status: Mapping[str, Any]) -> Object | None:
+    def says(self, obj: Mapping[str, Any], status: Mapping[str, Any]) -> Object | None:
         """What is told of a workload beside what the loop says of it in `status`; None: nothing is written of it for now."""
         if obj["metadata"]["uid"] in self._unread:
             return {}  # there is nothing but that it cannot be read
@@ -467,7 +466,7 @@ class Governor:
 
     async def carry_out(self, ref: Ref, target: WorkloadState) -> Object:
         """Writes what a workload is to be, for agents to act on; gives what was written. `Moved` where that is no longer what is wanted."""
-        if target.phase is Stage.RUNNING and state_of(self.known.status(ref)).phase is not Stage.RUNNING and (begun := self.known.object(ref)):
+        if target.phase is Stage.RUNNING and self.known.state(ref).phase is not Stage.RUNNING and (begun := self.known.object(ref)):
             await self._tenants.hold(begun["spec"]["tenant"])
         if ref.uid in self._firm:  # what is decided meanwhile counts it as placed
             obj, patch = self._promise(ref, target)
@@ -501,7 +500,7 @@ class Governor:
     def _promise(self, ref: Ref, target: WorkloadState) -> tuple[Object, Object]:
         """What is to be written. It counts from now on: nobody else is given the same GPUs, whatever becomes of the write."""
         obj, wish = self.known.object(ref), self.wishes.get(ref.uid)
-        if obj is None or wish is None or wish.target != target or state_of(self.known.status(ref)) != wish.basis:
+        if obj is None or wish is None or wish.target != target or self.known.state(ref) != wish.basis:
             raise Moved("the governor has decided anew")
         if wish.decision.verb is Verb.KEEP and self.known.status(ref).get("phase") != Stage.SUSPENDING:
             raise Moved("it was suspended in the meantime")

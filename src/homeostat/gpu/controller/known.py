@@ -14,7 +14,7 @@ import msgspec
 
 from homeostat.client import Informer, Key, Packed
 from homeostat.gpu.controller.hearing import Hearing
-from homeostat.gpu.controller.standing import Object, Price, settled
+from homeostat.gpu.controller.standing import Object, Price, WorkloadState, settled, state_of
 from homeostat.loop.fleet import Ref
 from homeostat.model.clock import Clock
 
@@ -28,6 +28,9 @@ class _Opened(msgspec.Struct):
     settled: Object | None = None
     """What follows from the reports of agents, and its status does not say yet; as of this count of what is heard (`since`)."""
     since: int = -1
+    state: WorkloadState | None = None
+    """How it stands by its status and that; as of such a count as well."""
+    state_since: int = -1
 
 
 class Known:
@@ -56,13 +59,15 @@ class Known:
 
     def open(self, packed: Packed) -> Object:
         """The same of one as it came."""
+        return self._open(packed).obj
+
+    def _open(self, packed: Packed) -> _Opened:
         known = self._opened.get(packed.uid)
         if known is not None and known.packed is packed:
-            return known.obj
+            return known
         if known is None and len(self._opened) >= OPENED:
             self._opened.popitem(last=False)
-        found = packed.load()
-        self._opened[packed.uid] = _Opened(packed, found)
+        found = self._opened[packed.uid] = _Opened(packed, packed.load())
         return found
 
     def wrote(self, ref: Ref, obj: Object) -> None:
@@ -75,22 +80,33 @@ class Known:
         """It is no more."""
         self._opened.pop(uid, None)
 
-    def settled(self, obj: Object) -> Object | None:
+    def settled(self, obj: Mapping[str, Any]) -> Object | None:
         """What follows from the reports of agents, and its status does not say yet; None where there is nothing new."""
         opened = self._opened.get(obj["metadata"]["uid"])
-        if opened is not None and opened.obj is obj and opened.since == self._hearing.count:
-            return opened.settled
-        found = settled(obj, self._clock.now(), self._hearing.lost, self._price)
-        if opened is not None and opened.obj is obj:
-            opened.settled, opened.since = found, self._hearing.count
-        return found
+        if opened is None or opened.obj is not obj:
+            return settled(obj, self._clock.now(), self._hearing.lost, self._price)
+        if opened.since != self._hearing.count:
+            opened.settled = settled(obj, self._clock.now(), self._hearing.lost, self._price)
+            opened.since = self._hearing.count
+        return opened.settled
 
     def status(self, ref: Ref) -> Mapping[str, Any]:
         """The status of a workload, with what follows from the reports of agents: that counts before it is written down."""
         obj = self.object(ref)
-        if obj is None:
-            return {}
+        return {} if obj is None else self._status(obj)
+
+    def _status(self, obj: Object) -> Mapping[str, Any]:
         status: Mapping[str, Any] = obj.get("status") or {}
         if not status.get("assignment") or (more := self.settled(obj)) is None:
             return status
         return {**status, **more}
+
+    def state(self, ref: Ref) -> WorkloadState:
+        """How a workload stands by its status and by what agents reported."""
+        packed = self.packed(ref)
+        if packed is None:
+            return WorkloadState()
+        opened = self._open(packed)
+        if opened.state is None or opened.state_since != self._hearing.count:
+            opened.state, opened.state_since = state_of(self._status(opened.obj)), self._hearing.count
+        return opened.state

@@ -122,20 +122,19 @@ class Lane(Controller):
         except InvalidSpec:
             return await super().look(obj)
         ref, record, now = self.ref_of(obj), Record.read(obj.get("status") or {}), self._clock.now()
-        status = self._governor.known.status(ref)
-        state = state_of(status)
+        state = self._governor.known.state(ref)
         wanted = self.provider.ask(ref, state)
         if wanted != state:
             return await self._seen(ref, obj, record, spec, encode(wanted), state, now)
         said = encode(state)
-        unhealthy = lagging(status, self._governor.lost)
+        unhealthy = lagging(self._governor.known.status(ref), self._governor.lost)
         return Seen(ref, obj, record, Observation(said, now, 0.0, self.info.kind), spec, said, NOTHING, "", unhealthy, counts=_counts(state))
 
     def _at_work(self, obj: Object) -> bool:
         """One that is deleted is taken off its GPUs as any other is, by the governor's word and behind the guards; then agents end it. So is
         one that is suspended with its state, which goes with it."""
-        status = self._governor.known.status(self.ref_of(obj))
-        return _counts(state_of(status)) or keeps_state(status, self._governor.lost)
+        ref = self.ref_of(obj)
+        return _counts(self._governor.known.state(ref)) or keeps_state(self._governor.known.status(ref), self._governor.lost)
 
     def _spec(self, obj: Object) -> WorkloadSpec:
         uid, generation = obj["metadata"]["uid"], obj["metadata"].get("generation", 0)

@@ -58,7 +58,7 @@ class Notices:
         """It is no more."""
         self._marks.pop(uid, None)
 
-    def conditions(self, obj: Object, said: Mapping[str, Any], now: str) -> list[Object] | None:
+    def conditions(self, obj: Mapping[str, Any], said: Mapping[str, Any], now: str) -> list[Object] | None:
         """The conditions in `said`, with `SlaMet`, `Idle` and `Suspendable` as they are now; None where that changes nothing."""
         uid, marks = obj["metadata"]["uid"], self._marks.get(obj["metadata"]["uid"], {})
         built: Object = {"status": {"conditions": [dict(one) for one in said.get("conditions") or ()]}}
@@ -81,7 +81,7 @@ class Notices:
         return built["status"]["conditions"] if changed else None
 
 
-def _mark_suspendable(built: Object, obj: Object, now: str) -> bool:
+def _mark_suspendable(built: Object, obj: Mapping[str, Any], now: str) -> bool:
     """Says that one cannot be suspended, by what was decided of it; and that this is over, once it was or is begun anew."""
     status, generation = obj.get("status") or {}, obj["metadata"].get("generation")
     decided = status.get("decision") or {}

@@ -95,14 +95,14 @@ class Speaker:
         self._notices.forget(uid)
         self._waiting.forget(uid)
 
-    def first_words(self, obj: Object) -> Object:
+    def first_words(self, obj: Mapping[str, Any]) -> Object:
         """What stands in every status from the first word on."""
         uid, status = obj["metadata"]["uid"], obj.get("status") or {}
         if status.get("submittedAt") or uid not in self._submitted:
             return {}
         return {"submittedAt": self._submitted[uid]} | ({} if status.get("phase") else {"phase": str(Stage.PENDING)})
 
-    def words(self, obj: Object, status: Mapping[str, Any], settled: Object | None) -> Object | None:
+    def words(self, obj: Mapping[str, Any], status: Mapping[str, Any], settled: Object | None) -> Object | None:
         """What is told of a workload beside what the loop says in `status`; None: nothing at all is written of it for now.
 
         `settled` is what follows from the reports of agents. What is on its way was told when that was written; and what has only just

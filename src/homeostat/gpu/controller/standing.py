@@ -143,7 +143,7 @@ def decided(wish: Wish, now: float) -> Object:
     }
 
 
-def settled(obj: Object, now: float, lost: Lost, price: Price = free) -> Object | None:
+def settled(obj: Mapping[str, Any], now: float, lost: Lost, price: Price = free) -> Object | None:
     """What the reports of agents say of a workload, and its status does not yet; None where there is nothing new."""
     status = obj.get("status") or {}
     stage = Stage(status.get("phase") or Stage.PENDING)
@@ -178,7 +178,7 @@ def _unheard(status: Status, places: Iterable[Mapping[str, Any]], lost: Lost, *,
     return {"reports": heard} if len(heard) < len(reports) else None
 
 
-def _off(obj: Object, lost: Lost) -> Object:
+def _off(obj: Mapping[str, Any], lost: Lost) -> Object:
     """It has left its GPUs. Who keeps its state in memory comes back to where that lies; others have no place any more."""
     status, mode = obj["status"], (obj["spec"].get("preemption") or {}).get("mode", Preemption.SUSPEND)
     keeps = mode in (Preemption.SUSPEND, Preemption.NEVER)
@@ -238,7 +238,7 @@ def _because(report: Status) -> str:
     return f": {in_short(report['reason'])}" if report.get("reason") else ""
 
 
-def _used(obj: Object, now: float, price: Price) -> Object:
+def _used(obj: Mapping[str, Any], now: float, price: Price) -> Object:
     """The GPU hours and what they cost, with those of the run that ends."""
     status = obj.get("status") or {}
     if not status.get("startedAt"):

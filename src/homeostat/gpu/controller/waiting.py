@@ -91,7 +91,7 @@ class Waiting:
             yield FRONT + (self._turn + step) % rest
         self._turn = (self._turn + in_turn) % rest if rest > 0 else 0
 
-    def words(self, obj: Object, now: float) -> Object | None:
+    def words(self, obj: Mapping[str, Any], now: float) -> Object | None:
         """What is new for a workload that is to be told; None where it is not, or waits no more."""
         status, uid = obj.get("status") or {}, obj["metadata"]["uid"]
         if uid not in self._due or self._pending is None or status.get("phase", "Pending") not in ("Pending", "Suspended"):

@@ -11,7 +11,7 @@ from msgspec import structs
 from homeostat.client import Client
 from homeostat.gpu.controller.governing import Governor
 from homeostat.gpu.controller.lane import Lane
-from homeostat.gpu.controller.standing import WorkloadState, is_displaced, keeps_state, lagging, state_of
+from homeostat.gpu.controller.standing import WorkloadState, is_displaced, keeps_state, lagging
 from homeostat.gpu.decisions import Constraint
 from homeostat.gpu.kinds import GROUP, NODE, POLICY, POOL, TENANT, WORKLOAD, WorkloadSpec, WorkloadStatus
 from homeostat.gpu.kinds import Phase as Stage
@@ -74,12 +74,12 @@ class Workload(Provider[WorkloadSpec, WorkloadState]):
 
     async def observe(self, spec: WorkloadSpec) -> WorkloadState:
         await self._governor.ready()
-        return state_of(self._governor.known.status(current().ref))
+        return self._governor.known.state(current().ref)
 
     async def wanted(self, spec: WorkloadSpec) -> WorkloadState:
         ref = current().ref
         self._governor.check_fresh()
-        return self.ask(ref, state_of(self._governor.known.status(ref)))
+        return self.ask(ref, self._governor.known.state(ref))
 
     def ask(self, ref: Ref, state: WorkloadState) -> WorkloadState:
         """What is wanted of a workload that stands like this."""
@@ -104,17 +104,17 @@ class Workload(Provider[WorkloadSpec, WorkloadState]):
         return True
 
     def harmless(self, spec: WorkloadSpec, diff: Diff) -> bool:
-        status = self._governor.known.status(current().ref)
+        ref = current().ref
         if self._loses_state():
             return False
-        return state_of(status).phase is not Stage.RUNNING or is_displaced(status, self._governor.lost)
+        return self._governor.known.state(ref).phase is not Stage.RUNNING or is_displaced(self._governor.known.status(ref), self._governor.lost)
 
     def holds(self, declaration: Mapping[str, Any]) -> bool:
         """One that only waits may go at once: nothing of it is anywhere."""
         return bool((declaration.get("status") or {}).get("assignment"))
 
     def tells(self, declaration: Mapping[str, Any], status: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        return self._governor.says(dict(declaration), status)
+        return self._governor.says(declaration, status)
 
     def counts(self, spec: WorkloadSpec, state: WorkloadState) -> bool:
         return state.phase is Stage.RUNNING or self._loses_state()
