@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 from decimal import Decimal
+from functools import lru_cache
 from typing import Annotated
 
 from msgspec import Meta
@@ -38,6 +39,7 @@ _LONGEST_TEXT = 64
 _LARGEST = 2**63
 
 
+@lru_cache(maxsize=1024)
 def parse_duration(text: str) -> timedelta:
     """Reads a duration as Go does. ValueError where it is none, or finer than the microseconds that Python has."""
     if len(text) > _LONGEST_TEXT or not _WHOLE(text):

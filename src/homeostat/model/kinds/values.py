@@ -20,6 +20,9 @@ from homeostat.model.kinds.shape import Form, Shape, shape_of
 S = TypeVar("S", bound=msgspec.Struct)
 Encode = Callable[[Any, bool], Any]
 """Encodes a value; the flag says whether fields that have their default are written."""
+Thaw = Callable[[Any], Any]
+_UNKNOWN: tuple[bool, Thaw | None] = (True, None)
+"""Of a field that no shape has: it stays as it is."""
 
 
 class InvalidSpec(ValueError):
@@ -38,9 +41,9 @@ def decode(struct: type[S], value: Mapping[str, Any], *, path: str = "spec") -> 
     """
     shape = shape_of(struct)
     try:
-        return msgspec.convert(_thaw(shape, value) if shape.has_durations else value, struct)
+        return msgspec.convert(_thawing(struct)(value) if shape.has_durations else value, struct)
     except msgspec.ValidationError:
-        thawed = _thaw(shape, value)
+        thawed = _thawing(struct)(value)
     try:
         return msgspec.convert(thawed, struct)
     except msgspec.ValidationError as error:
@@ -142,29 +145,58 @@ def _item(shape: Shape) -> Shape:
     return shape.item
 
 
-def _thaw(shape: Shape, value: Any) -> Any:
-    """What msgspec does not read by itself, made readable. What makes no sense is left for it to refuse."""
-    if shape.leaf is timedelta and isinstance(value, str):
-        try:
-            return parse_duration(value)
-        except ValueError:
-            return value
-    if shape.form is Form.INTEGER and isinstance(value, float) and value.is_integer():
-        return int(value)
-    if shape.form is Form.LIST and isinstance(value, list):
-        return [_thaw(_item(shape), item) for item in value]
-    if shape.form is Form.MAP and isinstance(value, Mapping):
-        return {key: _thaw(_item(shape), item) for key, item in value.items()}
-    if shape.form is Form.STRUCT and isinstance(value, Mapping):
-        thawed = dict(value)
-        for field in shape.fields:
-            given = value.get(field.wire, UNSET)
-            if given is None and not field.shape.nullable:
-                del thawed[field.wire]
-            elif given is not UNSET and given is not None:
-                thawed[field.wire] = _thaw(field.shape, given)
-        return thawed
+@cache
+def _thawing(struct: Any) -> Thaw:
+    """Makes readable what msgspec does not read by itself; what can be known of the fields is found out once."""
+    return _thawing_of(shape_of(struct)) or _unchanged
+
+
+def _unchanged(value: Any) -> Any:
     return value
+
+
+def _thawing_of(shape: Shape) -> Thaw | None:
+    """How a value of this shape is made readable; None where it is so as it is. What makes no sense is left for msgspec to refuse."""
+    if shape.leaf is timedelta:
+        return _thaw_duration
+    if shape.form is Form.INTEGER:
+        return _thaw_integer
+    if shape.form is Form.STRUCT:
+        return _thawing_of_fields(shape)
+    if shape.form not in (Form.LIST, Form.MAP) or (thaw := _thawing_of(_item(shape))) is None:
+        return None
+    if shape.form is Form.LIST:
+        return lambda value: [thaw(item) for item in value] if isinstance(value, list) else value
+    return lambda value: {key: thaw(item) for key, item in value.items()} if isinstance(value, Mapping) else value
+
+
+def _thawing_of_fields(shape: Shape) -> Thaw:
+    plan = {field.wire: (field.shape.nullable, _thawing_of(field.shape)) for field in shape.fields}
+
+    def run(value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            return value
+        thawed = dict(value)
+        for wire, given in value.items():
+            nullable, thaw = plan.get(wire, _UNKNOWN)
+            if given is None and not nullable:
+                del thawed[wire]
+            elif given is not None and thaw is not None:
+                thawed[wire] = thaw(given)
+        return thawed
+
+    return run
+
+
+def _thaw_duration(value: Any) -> Any:
+    try:
+        return parse_duration(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
+
+
+def _thaw_integer(value: Any) -> Any:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 @cache
@@ -206,13 +238,14 @@ def _encoding_of_items(shape: Shape, convert: Encode | None) -> Encode:
     collect: Any = dict if shape.form is Form.MAP else sorted if shape.unique else list
     if convert is None:
         return lambda value, defaults: collect(value)
-
-    def present(item: Any, defaults: bool) -> Any:
-        return None if item is None else convert(item, defaults)
-
     if collect is dict:
-        return lambda value, defaults: {key: present(item, defaults) for key, item in value.items()}
-    return lambda value, defaults: collect([present(item, defaults) for item in value])
+        return lambda value, defaults: {key: None if item is None else convert(item, defaults) for key, item in value.items()}
+
+    def items(value: Any, defaults: bool) -> Any:
+        found = [None if item is None else convert(item, defaults) for item in value]
+        return sorted(found) if shape.unique else found
+
+    return items
 
 
 def _encode_struct(value: msgspec.Struct, defaults: bool) -> Any:
