@@ -253,6 +253,9 @@ class ControlPlane:
         return request.audit_id
 
     async def _route(self, request: Request) -> Response:
+        known = route.recall(self.registry, request, SYSTEM)
+        if known is not None:
+            return await self._serve(request, known)
         segments = split_path(request.path)
         if len(segments) > 2 and segments[0] in ("api", "apis"):
             try:

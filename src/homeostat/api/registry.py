@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from homeostat.api.codec import Codec
 from homeostat.api.crds import acts_on_host, held_by
@@ -12,6 +12,16 @@ from homeostat.model.schema import ANY, Schema
 
 _KINDS_LIMIT = 4096
 """Kinds, known or not, that are remembered: anybody may name any in an owner reference."""
+_PLACES_LIMIT = 4096
+"""Paths of collections that are remembered: anybody may name any namespace."""
+
+
+class Place(NamedTuple):
+    """What stands under the path of a collection: a kind in one of its versions, in a namespace or (empty) in all."""
+
+    resource: Resource
+    codec: Codec
+    namespace: str
 
 
 class Registry:
@@ -25,6 +35,9 @@ class Registry:
         self._served: dict[tuple[str, str, str], tuple[Resource, Codec]] = {}
         self._resources: dict[str, Resource] = {}
         self._kinds: dict[tuple[str, str], Resource | None] = {}  # by group and kind, as far as anybody asked
+        self._places: dict[str, Place] = {}  # by path, as far as anybody asked
+        self.place = self._places.get
+        """What stands under a path that was understood before to be that of a collection."""
         for resource in builtin:
             self.add(resource, since=0)
 
@@ -34,7 +47,7 @@ class Registry:
     def add(self, resource: Resource, since: int) -> None:
         """Serves a kind, or its new form; `since` is the revision of its definition."""
         self.remove(resource.qualified)
-        self._kinds.clear()
+        self._forget()
         self._resources[resource.qualified] = resource
         for version in resource.versions.values():
             if version.served:
@@ -46,10 +59,20 @@ class Registry:
         """Serves a kind no longer."""
         resource = self._resources.pop(qualified, None)
         if resource is not None:
-            self._kinds.clear()
+            self._forget()
             for version in resource.versions:
                 self._served.pop((resource.group, version, resource.plural), None)
             self.generation += 1
+
+    def _forget(self) -> None:
+        self._kinds.clear()
+        self._places.clear()
+
+    def remember(self, path: str, place: Place) -> None:
+        """The path is that of a collection, for as long as no kind comes or goes."""
+        if len(self._places) >= _PLACES_LIMIT:
+            self._places.clear()
+        self._places[path] = place
 
     def find(self, group: str, version: str, plural: str) -> tuple[Resource, Codec] | None:
         """What is served under a path; None where nothing is."""

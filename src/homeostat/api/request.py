@@ -16,6 +16,9 @@ from homeostat.model.protocol import IMPERSONATE, JSON
 Headers = list[tuple[bytes, bytes]]
 
 
+_impersonates = re.compile(IMPERSONATE).match
+
+
 class Said(Headers):
     """The headers of a request, in the order in which they came, their names in lower case."""
 
@@ -24,7 +27,7 @@ class Said(Headers):
     def __init__(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
         super().__init__(headers)
         self._first = dict(reversed(self))
-        self.plain = b"origin" not in self._first and not any(name.startswith(IMPERSONATE) for name in self._first)
+        self.plain = b"origin" not in self._first and not any(map(_impersonates, self._first))
         """Neither a page in a browser asks, nor somebody as somebody else."""
 
     def first(self, name: bytes) -> str:

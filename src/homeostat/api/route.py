@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ from homeostat.api.auth import Attributes, User, usertokens
 from homeostat.api.call import Call
 from homeostat.api.delete import delete, delete_collection
 from homeostat.api.discovery import STREAMS
-from homeostat.api.registry import Registry
+from homeostat.api.registry import Place, Registry
 from homeostat.api.request import Request, Response
 from homeostat.api.resource import Resource
 from homeostat.api.watch import watch
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from homeostat.api.plane import ControlPlane
 
 Verb = Callable[["ControlPlane", Call], Awaitable[Response]]
+_plain = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._:-]*").fullmatch
+"""A segment of a path that means what it says: nothing is quoted in it, and it is no step up."""
 _VERBS: dict[tuple[str, bool], str] = {
     ("GET", True): "get",
     ("GET", False): "list",
@@ -41,6 +44,8 @@ _HANDLERS: dict[str, Verb] = {
     "deletecollection": delete_collection,
 }
 _OF_THE_PAST: dict[str, Verb] = {"get": past.get, "list": past.list_objects}
+_OF_A_NAMESPACE = ("status", "finalize")
+"""What follows the name of a namespace and is no kind of objects in it."""
 _PARTS = ("status", "ephemeralcontainers", "resize")
 _SUBRESOURCES: dict[tuple[str, str], Verb] = {
     **{(part, verb): _HANDLERS[verb] for part in _PARTS for verb in ("get", "update", "patch")},
@@ -56,6 +61,27 @@ _SUBRESOURCES: dict[tuple[str, str], Verb] = {
 }
 
 
+def recall(registry: Registry, request: Request, user: User) -> Call | None:
+    """What `resolve` says of a path, where that is plain and its collection was asked for before; None where it has to be asked."""
+    path, name, subresource = request.path, "", ""
+    place = registry.place(path)
+    if place is None:
+        path, _, name = path.rpartition("/")
+        place = registry.place(path)
+    if place is None:
+        path, _, above = path.rpartition("/")
+        name, subresource = above, name
+        place = registry.place(path)
+        if place is None or not _plain(subresource) or (path.endswith("/namespaces") and subresource not in _OF_A_NAMESPACE):
+            return None
+    if name and not (_plain(name) and place.resource.namespaced == bool(place.namespace)):
+        return None
+    try:
+        return _call(request, user, place, name, subresource)
+    except ApiError:
+        return None
+
+
 def resolve(registry: Registry, request: Request, segments: list[str], user: User) -> Call | None:
     """The call that a path means; None where the path is about a group and not about objects."""
     group, version, rest = _grouped(segments)
@@ -65,7 +91,7 @@ def resolve(registry: Registry, request: Request, segments: list[str], user: Use
     if not rest:
         return None
     namespace = ""
-    if rest[0] == "namespaces" and len(rest) > 2 and rest[2] not in ("status", "finalize"):
+    if rest[0] == "namespaces" and len(rest) > 2 and rest[2] not in _OF_A_NAMESPACE:
         namespace, rest = rest[1], rest[2:]
     found = registry.find(group, version, rest[0])
     if found is None or len(rest) > 3:
@@ -75,6 +101,14 @@ def resolve(registry: Registry, request: Request, segments: list[str], user: Use
         raise path_not_found()
     name = rest[1] if len(rest) > 1 else ""
     subresource = rest[2] if len(rest) > 2 else ""
+    place = Place(resource, codec, namespace)
+    if not watching and all(map(_plain, segments)):
+        registry.remember("/" + "/".join(segments[: len(segments) - len(rest) + 1]), place)
+    return _call(request, user, place, name, subresource, watching)
+
+
+def _call(request: Request, user: User, place: Place, name: str, subresource: str, watching: bool = False) -> Call:
+    resource, codec, namespace = place
     verb = _VERBS.get((request.method, bool(name)))
     if resource.custom and not name and request.method in ("PUT", "PATCH"):
         raise bad_request("name must be provided")
