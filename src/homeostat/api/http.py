@@ -179,17 +179,16 @@ class Connection(asyncio.Protocol):
 
     def on_url(self, url: bytes) -> None:
         self._target += url
-        self._count(len(url), HEADER_LIMIT)
+        self._size += len(url)
+        if self._size > HEADER_LIMIT:
+            self._abandon(too_large(HEADER_LIMIT))
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._refusal is None:
             self._headers.append((name.lower(), value))
-        self._count(len(name) + len(value) + 4, HEADER_LIMIT)
-
-    def _count(self, size: int, limit: int) -> None:
-        self._size += size
-        if self._size > limit:
-            self._abandon(too_large(limit))
+        self._size += len(name) + len(value) + 4
+        if self._size > HEADER_LIMIT:
+            self._abandon(too_large(HEADER_LIMIT))
 
     def on_headers_complete(self) -> None:
         if self._refusal is not None:
@@ -205,7 +204,9 @@ class Connection(asyncio.Protocol):
     def on_body(self, body: bytes) -> None:
         if self._refusal is None:
             self._body.append(body)
-            self._count(len(body), BODY_LIMIT)
+            self._size += len(body)
+            if self._size > BODY_LIMIT:
+                self._abandon(too_large(BODY_LIMIT))
 
     def on_message_complete(self) -> None:
         if self.closed or self._refusal is not None:

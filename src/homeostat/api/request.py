@@ -65,12 +65,10 @@ class Request:
     def params(self) -> dict[str, str]:
         """Query parameters as Go reads them: where one is repeated, the first counts; a malformed one is as good as none."""
         if self._query is None:
-            self._query = {}
-            if self.query:
-                try:
-                    self._query = dict(_read_query(self.query) if len(self.query) < 256 else _pairs(self.query))
-                except ValueError as error:
-                    raise bad_request(f"the query cannot be read: {error}") from None
+            try:
+                self._query = dict(_read_query(self.query) if len(self.query) < 256 else _pairs(self.query)) if self.query else {}
+            except ValueError as error:
+                raise bad_request(f"the query cannot be read: {error}") from None
         return self._query
 
     def flag(self, name: str) -> bool:
@@ -118,6 +116,9 @@ class Stream(Protocol):
 Streaming = Callable[[Stream], Awaitable[None]]
 
 
+_JSON_TYPE = (b"content-type", JSON.encode())
+
+
 class Response:
     """An answer: a whole body, or a function that writes one piece by piece. `error` is the refusal that it tells, where it is one."""
 
@@ -136,7 +137,7 @@ class Response:
         self.body = body
         self.stream = stream
         self.error: ApiError | None = None
-        self.headers: Headers = [(b"content-type", content_type.encode()), *headers]
+        self.headers: Headers = [_JSON_TYPE if content_type is JSON else (b"content-type", content_type.encode()), *headers]
 
     def warn(self, texts: Iterable[str]) -> None:
         """Adds `Warning` headers, which kubectl prints."""

@@ -106,7 +106,12 @@ class Resource(Generic[T]):
         params = which.params | asked | ({"limit": str(page)} if page else {})
         path = await self.collection(which.namespace)
         while True:
-            part = msgspec.json.decode(await self._request("GET", path, params), type=_List)
+            try:
+                reply = await self.client.request("GET", path, params)
+            except ApiError as error:
+                self._lost(error)
+                raise
+            part = msgspec.json.decode(reply.body, type=_List)
             found.extend(self.form.decode(bytes(raw), self.api_version, self.kind) for raw in part.items or ())
             found.resource_version = part.metadata.get("resourceVersion", "")
             token = part.metadata.get("continue")
@@ -298,22 +303,21 @@ class Resource(Generic[T]):
         *,
         patch: str = "",
     ) -> bytes:
-        served = self.client.discovery.known(self.api_version, self.kind) or await self.served()
+        client = self.client
+        served = client.discovery.known(self.api_version, self.kind) or await self.served()
         path = served.path(self._where(served, namespace), name, subresource)
-        return await self._request(method, path, params, body, patch)
-
-    async def _request(
-        self, method: str, path: str, params: dict[str, str], body: Any = None, patch: str = ""
-    ) -> bytes:
         content = _PATCH_TYPES[patch] if patch else JSON
         repeat = method == "GET" or patch == "apply"
         try:
-            reply = await self.client.request(method, path, params, body, content_type=content, idempotent=repeat)
+            reply = await client.request(method, path, params, body, content_type=content, idempotent=repeat)
         except ApiError as error:
-            if error.code == 404 and not error.name:
-                self.client.discovery.forget(self.api_version)  # the path itself is unknown: the kind may have moved
+            self._lost(error)
             raise
         return reply.body
+
+    def _lost(self, error: ApiError) -> None:
+        if error.code == 404 and not error.name:
+            self.client.discovery.forget(self.api_version)  # the path itself is unknown: the kind may have moved
 
     def _wrote(self, reply: bytes, dry_run: bool, subresource: str = "") -> T:
         if subresource not in ("", "status"):
