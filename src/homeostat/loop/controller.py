@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
@@ -10,6 +9,7 @@ import msgspec
 
 from homeostat.client import Client, Key, Unreachable
 from homeostat.loop.compare import Comparer, compare
+from homeostat.loop.deadline import Deadlines
 from homeostat.loop.declarations import ADOPT, Declarations, Followed, Object
 from homeostat.loop.definitions import define
 from homeostat.loop.diff import NOTHING, Change, Diff, whole_cause
@@ -93,6 +93,7 @@ class Controller:
         self._survey = Survey(provider, self.declarations, self.name, self._working)
         self._adopters: dict[Ref, str] = {}  # declarations that may take over what exists, and which thing each was last seen to be about
         self._adopted: dict[str, set[Ref]] = {}
+        self.deadlines = Deadlines()
         self.trace = QUIET
         self.may_act: Callable[[], bool] = lambda: True  # asked at the last moment; see `election`
 
@@ -166,14 +167,13 @@ class Controller:
             return self._unseen(ref, obj, record, Unknown(f"the declaration cannot be read: {error}"))
         started = self._clock.now()
         try:
-            async with asyncio.timeout(self.provider.deadline):
-                with self._working(obj, ref):
-                    with self.trace.phase("observe", ref), CONTAINED:
-                        state: Any = await awaited(self.provider.observe(spec), self.provider, "observe")
-                        declared = ABSENT if obj["metadata"].get("deletionTimestamp") else await self._declared(spec)
-                    if isinstance(state, Unknown):
-                        return self._unseen(ref, obj, record, state, spec)
-                    return await self._seen(ref, obj, record, spec, declared, state, started)
+            with self.deadlines.within(self.provider.deadline), self._working(obj, ref):
+                with self.trace.phase("observe", ref), CONTAINED:
+                    state: Any = await awaited(self.provider.observe(spec), self.provider, "observe")
+                    declared = ABSENT if obj["metadata"].get("deletionTimestamp") else await self._declared(spec)
+                if isinstance(state, Unknown):
+                    return self._unseen(ref, obj, record, state, spec)
+                return await self._seen(ref, obj, record, spec, declared, state, started)
         except Exception as error:
             return self._unseen(ref, obj, record, Unknown(self.told(error, spec)), spec)
 
@@ -373,12 +373,11 @@ class Controller:
         acting = self.trace.phase("act", seen.ref, op=str(seen.diff.op))
         with acting, self._working(obj, seen.ref, seen.observation.state) as task:
             try:
-                async with asyncio.timeout(self.provider.takes(seen.spec)):
-                    with CONTAINED:
-                        if seen.diff.op is Op.DELETE:
-                            await awaited(self.provider.delete(seen.spec), self.provider, "delete")
-                        else:
-                            await awaited(self.provider.apply(seen.spec, seen.diff), self.provider, "apply")
+                with self.deadlines.within(self.provider.takes(seen.spec)), CONTAINED:
+                    if seen.diff.op is Op.DELETE:
+                        await awaited(self.provider.delete(seen.spec), self.provider, "delete")
+                    else:
+                        await awaited(self.provider.apply(seen.spec, seen.diff), self.provider, "apply")
             except (Moved, Refused):  # nothing was done: the journal is as it was
                 if journaled:
                     await self.write_status(obj, before)

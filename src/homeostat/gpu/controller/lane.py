@@ -7,7 +7,6 @@ anything.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Hashable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -161,13 +160,12 @@ class Lane(Controller):
         obj = seen.obj if self._held_at_once else await self._held(seen)
         if not self.may_act():
             raise Moved("another loop may keep it by now")
-        with self.trace.phase("act", seen.ref, op=str(seen.diff.op)):
-            async with asyncio.timeout(self.provider.takes(seen.spec)):
-                meant = self.provider.asked(seen.ref)
-                written = await self._governor.carry_out(seen.ref, meant)
-                if self.provider.holds(written) and FINALIZER not in (written["metadata"].get("finalizers") or ()):
-                    self._held_at_once = False
-                    await self.hold_on(written)
+        with self.trace.phase("act", seen.ref, op=str(seen.diff.op)), self.deadlines.within(self.provider.takes(seen.spec)):
+            meant = self.provider.asked(seen.ref)
+            written = await self._governor.carry_out(seen.ref, meant)
+            if self.provider.holds(written) and FINALIZER not in (written["metadata"].get("finalizers") or ()):
+                self._held_at_once = False
+                await self.hold_on(written)
         with self.trace.phase("verify", seen.ref):
             if state_of(written.get("status") or {}) == meant and (after := await self._now(seen)) is not None:
                 return after
