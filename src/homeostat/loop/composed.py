@@ -87,7 +87,8 @@ class Composed(InMemory):
         self._owners: dict[Key, Key] = {}  # of declared children: the parent
         self.kinds = ChildKinds(client, composer.info.name, self._child_changed, self._kind_read)
         self._queue: WorkQueue[Key] = WorkQueue(source=client.random)
-        self._reporter = ParentReporter(self.resource, self._queue, self._objects, self._verified, self.kinds.kept, clock)
+        written = client.kind(composer.info.api_version, composer.info.kind, Packed)
+        self._reporter = ParentReporter(written, self._queue, self._objects, self._verified, self.kinds.kept, clock)
         self._unread: set[Key] = set()  # parents that wait for kinds of children to be read
         self._begun = False  # whether what a start finds was taken up, parents and children
         self._tasks: set[asyncio.Task[Any]] = set()

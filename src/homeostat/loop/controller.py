@@ -173,7 +173,7 @@ class Controller:
                     declared = ABSENT if obj["metadata"].get("deletionTimestamp") else await self._declared(spec)
                 if isinstance(state, Unknown):
                     return self._unseen(ref, obj, record, state, spec)
-                return await self._seen(ref, obj, record, spec, declared, state, started)
+                return await self._compared(ref, obj, record, spec, declared, state, started)
         except Exception as error:
             return self._unseen(ref, obj, record, Unknown(self.told(error, spec)), spec)
 
@@ -187,6 +187,13 @@ class Controller:
         return Seen(ref, obj, record, observation, spec, {}, NOTHING, "")
 
     async def _seen(
+        self, ref: Ref, obj: Object, record: Record, spec: Any, declared: State, state: Any, started: float
+    ) -> Seen:
+        """What there is to say of a state that was found in another way than by `look`."""
+        with self._working(obj, ref):
+            return await self._compared(ref, obj, record, spec, declared, state, started)
+
+    async def _compared(
         self, ref: Ref, obj: Object, record: Record, spec: Any, declared: State, state: Any, started: float
     ) -> Seen:
         now, there = self._clock.now(), not isinstance(state, Absent)

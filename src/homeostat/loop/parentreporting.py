@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Container, Mapping
 
-from homeostat.client import Key, Resource
+from homeostat.client import Key, Packed, Resource
 from homeostat.loop.controller import MANAGER
 from homeostat.loop.declarations import Object
 from homeostat.loop.inmemory import Verified
@@ -33,7 +33,7 @@ class ParentReporter:
 
     def __init__(
         self,
-        resource: Resource[Object],
+        resource: Resource[Packed],
         queue: WorkQueue[Key],
         declared: Mapping[Key, Object],
         verified: Mapping[Key, Verified],
