@@ -8,8 +8,8 @@ annotation of the composer's definition, and what need not even be looked at by 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from types import TracebackType
 from typing import Any
 
 from msgspec.structs import replace
@@ -92,11 +92,11 @@ class Children(Provider[ChildSpec, ChildState], group="composed.homeostat.dev", 
         live = self._live[ref]
         if self.mark_of is not None:
             live.mark = self.mark_of(ref, diff)
-        with _of_our_server():
+        with _OF_OUR_SERVER:
             await live.put(spec.manifest, force=self._composer.force)
 
     async def delete(self, spec: ChildSpec) -> None:
-        with _of_our_server():
+        with _OF_OUR_SERVER:
             await self._live[current().ref].delete()
 
     def identity(self, spec: ChildSpec, state: ChildState) -> str:
@@ -122,13 +122,19 @@ class Children(Provider[ChildSpec, ChildState], group="composed.homeostat.dev", 
         return self._live[ref].unhealthy(kept=self.is_kept(ref))
 
 
-@contextmanager
-def _of_our_server() -> Iterator[None]:
+class _OfOurServer:
     """That the server on which all is declared cannot be reached says nothing of a change: who looks again sees what was done."""
-    try:
-        yield
-    except Unreachable as error:
-        raise Moved(f"the server cannot be reached: {error}") from error
+
+    __slots__ = ()
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if isinstance(error, Unreachable):
+            raise Moved(f"the server cannot be reached: {error}") from error
+
+
+_OF_OUR_SERVER = _OfOurServer()
 
 
 CHILDREN = "children."

@@ -193,6 +193,11 @@ def child_of(manifest: Mapping[str, Any], namespace: str) -> Child:
     return Child(manifest["apiVersion"].rpartition("/")[0], manifest["kind"], namespace, manifest["metadata"]["name"])
 
 
+_OF_THE_SERVER = frozenset(("ownerReferences", "uid", "resourceVersion", "creationTimestamp", "generation", "managedFields"))
+"""Metadata that is not composed."""
+_COMPOSED_ANEW = frozenset(("metadata", "status"))
+
+
 def _complete(parent: Mapping[str, Any], manifest: Any, scopes: Scopes) -> tuple[Child, Object]:
     version, kind = kind_of(manifest)
     metadata, above = dict(manifest.get("metadata") or {}), parent["metadata"]
@@ -209,10 +214,12 @@ def _complete(parent: Mapping[str, Any], manifest: Any, scopes: Scopes) -> tuple
         metadata["namespace"] = namespace
     elif home:
         raise ComposeError(f"{kind}/{name} is in no namespace: a parent in {home} cannot own it")
-    for given in ("ownerReferences", "uid", "resourceVersion", "creationTimestamp", "generation", "managedFields"):
-        metadata.pop(given, None)
+    for given in _OF_THE_SERVER & metadata.keys():
+        del metadata[given]
     metadata["ownerReferences"] = [owner_reference(parent)]
-    return child_of(manifest, namespace), {**{k: v for k, v in manifest.items() if k not in ("metadata", "status")}, "metadata": metadata}
+    whole = {field: value for field, value in manifest.items() if field not in _COMPOSED_ANEW}
+    whole["metadata"] = metadata
+    return child_of(manifest, namespace), whole
 
 
 def owner_reference(parent: Mapping[str, Any]) -> Object:
@@ -229,8 +236,11 @@ def owner_reference(parent: Mapping[str, Any]) -> Object:
 
 def controlled_by(obj: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The owner reference of who controls an object; None where nobody does."""
-    references = (obj.get("metadata") or {}).get("ownerReferences") or ()
-    return next((reference for reference in references if reference.get("controller")), None)
+    for reference in (obj.get("metadata") or {}).get("ownerReferences") or ():
+        if reference.get("controller"):
+            found: Mapping[str, Any] = reference
+            return found
+    return None
 
 
 def owner_of(obj: Mapping[str, Any]) -> str:

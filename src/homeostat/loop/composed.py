@@ -354,7 +354,7 @@ class Composed(InMemory):
             await self._check_depth(obj)
             manifests = manifests_of(self._composer, obj)
             kinds = {kind_of(manifest) for manifest in manifests}
-            for kind in sorted(kinds):
+            for kind in sorted(kinds - self.kinds.scopes.keys()):
                 await self.kinds.learn(kind)
             wanted = children_of(obj, manifests, self.kinds.scopes)
             known.order, known.wanted, known.mark = stages(wanted), wanted, mark

@@ -127,7 +127,7 @@ class Listeners(Listener):
 def _all_of(listeners: Iterable[Listener], name: str) -> Callable[..., None]:
     """One function that calls this method of those who override it: who does not want to know costs nothing."""
     base = getattr(Listener, name)
-    calls = [getattr(one, name) for one in listeners if getattr(type(one), name) is not base]
+    calls = tuple(getattr(one, name) for one in listeners if getattr(type(one), name) is not base)
 
     def tell(*args: Any) -> None:
         for call in calls:

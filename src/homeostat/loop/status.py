@@ -72,6 +72,8 @@ def change_of(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, 
 
 def merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
     """The merge patch that makes one document of another, down to fields that are there no more; null is nothing."""
+    if not before:
+        return {name: value for name, value in after.items() if value is not None}
     patch: dict[str, Any] = {}
     for name in {**before, **after}:
         old, new = before.get(name), after.get(name)
