@@ -9,7 +9,7 @@ from functools import partial
 from msgspec import structs
 from msgspec.structs import replace
 
-from homeostat.guards import beside, health, invariant
+from homeostat.guards import admits, beside, decide, health, invariant
 from homeostat.guards.backoff import delays
 from homeostat.guards.breaker import thresholds
 from homeostat.guards.compose import combine, matching
@@ -149,8 +149,6 @@ class PolicyGate:
             return _undecided(fleet, now, f"the guards cannot decide: {str(error) or type(error).__name__}")
 
     def _decide(self, fleet: Fleet, now: float) -> Verdict:
-        from homeostat.guards import decide
-
         policy = self.policy(fleet)
         fleet.limits = thresholds(policy)
         if not (self.replaced or fleet.moving):
@@ -192,8 +190,6 @@ class PolicyGate:
             self.listener(fleet, verdict)
 
     def admits(self, fleet: Fleet, drift: Drift, now: float) -> bool:
-        from homeostat.guards import admits
-
         try:
             policy = self._frozen(fleet, (drift.ref,))
             fleet.limits = thresholds(policy)

@@ -132,13 +132,13 @@ def _keys(fields: Fields) -> tuple[str, ...]:
 
 
 def _step(item: Any, keys: tuple[str, ...]) -> str:
-    named = {key: item[key] for key in keys if isinstance(item, Mapping) and key in item}
+    named = {key: item[key] for key in keys if key in item} if isinstance(item, (dict, Mapping)) else {}
     return "k:" + orjson.dumps(named, option=orjson.OPT_SORT_KEYS).decode()
 
 
 def _same(declared: Any, live: Any, keys: tuple[str, ...]) -> bool:
     """Whether they are the same item; a key that is not declared gets its default from the server, and says nothing."""
-    if not isinstance(declared, Mapping) or not isinstance(live, Mapping):
+    if not isinstance(declared, (dict, Mapping)) or not isinstance(live, (dict, Mapping)):
         return False
     said = [key for key in keys if declared.get(key) is not None]
     return bool(said) and all(declared[key] == live.get(key) for key in said)

@@ -136,12 +136,15 @@ class Comparer(Generic[K]):
 
 
 def _creation(declared: Mapping[str, Any], last: Mapping[str, Any] | None, schema: Schema) -> Diff:
-    walk = _Walk(last is not None, None)
+    if last is None:
+        meant = [Change((name,), ABSENT, value, Cause.INTENT) for name, value in declared.items() if value is not None]
+        return Diff(Op.CREATE, tuple(meant), Cause.INTENT)
+    walk = _Walk(True, None)
     for name, value in declared.items():
         if value is not None:
             walk.change((name,), _get(last, name), ABSENT, value, schema.child(name) or ANY)
-    once = Cause.INTENT if last is None else Cause.DRIFT  # what was applied was there once
-    return Diff(Op.CREATE, tuple(walk.changes), whole_cause([once, *(change.cause for change in walk.changes)]))
+    # What was applied was there once.
+    return Diff(Op.CREATE, tuple(walk.changes), whole_cause([Cause.DRIFT, *(change.cause for change in walk.changes)]))
 
 
 def _deletion(last: Mapping[str, Any] | None, observed: Mapping[str, Any] | Absent) -> Diff:

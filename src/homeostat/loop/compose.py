@@ -181,7 +181,7 @@ def children_of(parent: Mapping[str, Any], manifests: Iterable[Any], scopes: Sco
 
 def kind_of(manifest: Any) -> tuple[str, str]:
     """apiVersion and kind of what was composed. Raises `ComposeError` where it has none."""
-    if isinstance(manifest, Mapping):
+    if type(manifest) is dict or isinstance(manifest, Mapping):
         version, kind = manifest.get("apiVersion"), manifest.get("kind")
         if isinstance(version, str) and isinstance(kind, str) and version and kind:
             return version, kind

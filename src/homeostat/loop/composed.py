@@ -276,14 +276,15 @@ class Composed(InMemory):
     async def _compose(self, key: Key) -> None:
         packed, known = self._parents.packed(key), self._known.get(key)
         obj = None if packed is None else packed.load()
-        if obj is None or deleted_by(obj, FOREGROUND):
+        goes = obj is None or going(obj)
+        if obj is None or (goes and deleted_by(obj, FOREGROUND)):
             await self._depart(key, known)
             return
         uid = obj["metadata"]["uid"]
-        if known is not None and (known.uid != uid or known.gone or deleted_by(obj, ORPHAN)):
+        if known is not None and (known.uid != uid or known.gone or (goes and deleted_by(obj, ORPHAN))):
             self._withdraw(known)
             known = None
-        if going(obj):
+        if goes:
             return  # its children stay as they are until it is gone
         if known is None:
             known = self._known[key] = Parent(key, uid)

@@ -88,9 +88,7 @@ class Ledger:
         kind = self._controllers[ref.kind].fleet_kind(ref)
         name = self._gate.fleet_of(kind, ref.namespace, obj["metadata"].get("labels") or {})
         stays = judged_in not in ("", name) and self._gate.keeps(judged_in)
-        for other in self.members.strangers(ref, judged_in if stays else name):
-            self.leave(other)
-        fleet = self.members.join(ref, judged_in if stays else name, self._new_fleet)
+        fleet = self.members.join(ref, judged_in if stays else name, self._new_fleet, self.leave)
         if not fleet.passes_done:
             fleet.at_most = max(fleet.at_most, self._passes.sizes.get(ref.kind, 0))
         if stays:

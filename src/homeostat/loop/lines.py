@@ -35,12 +35,12 @@ def line_of(controller: Controller, seen: Seen, known: Drift | None, sets: Chang
         since=max(since, parse_time(gone)) if gone else since,
         made_from=seen.made_from,
         generation=metadata.get("generation", 0),
-        paths=tuple(path_text(c.path) for c in diff.changes),
+        paths=tuple([path_text(c.path) for c in diff.changes]),
         changes=tuple(render(diff, controller.sensitive)) if diff.op is Op.UPDATE else (),
         owned=seen.owned,
         foreign=seen.foreign,
         change_set=sets.place(seen.ref.uid, Write(name=seen.change_set) if seen.change_set else last_write(metadata, diff.changes), now, told),
-        by=() if gone else tuple(dict.fromkeys(c.who.manager for c in diff.changes if c.who is not None)),  # who deleted it, no field tells
+        by=() if gone else tuple(dict.fromkeys([c.who.manager for c in diff.changes if c.who is not None])),  # who deleted it, no field tells
         reversals=_reversals(controller, record, seen.diff, now) if known is None else known.reversals,
         target=seen.target or str(seen.ref),
         domain=seen.domain,

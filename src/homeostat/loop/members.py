@@ -41,15 +41,19 @@ class Members:
         """The fleet of a resource; None where it is in none."""
         return self.fleets.get(self._names.get(ref, ""))
 
-    def strangers(self, ref: Ref, name: str) -> list[Ref]:
-        """Who has to leave before a resource joins the fleet of this name: itself, from another, and whoever had its name before."""
-        before, namesake = self._names.get(ref, name), self._refs.get(where_of(ref))
-        return [*([ref] if before != name else []), *([namesake] if namesake is not None and namesake != ref else [])]
+    def join(self, ref: Ref, name: str, make: Callable[[str], Fleet], leave: Callable[[Ref], None]) -> Fleet:
+        """Puts a resource into the fleet of this name, which is made where there is none.
 
-    def join(self, ref: Ref, name: str, make: Callable[[str], Fleet]) -> Fleet:
-        """Puts a resource into the fleet of this name, which is made where there is none."""
-        if ref not in self._names:
-            self._refs[where_of(ref)] = ref
+        Who has to go before leaves: itself, from another, and whoever had its name before.
+        """
+        before = self._names.get(ref)
+        if before != name:
+            if before is not None:
+                leave(ref)
+            where = where_of(ref)
+            if (namesake := self._refs.get(where)) is not None:
+                leave(namesake)
+            self._refs[where] = ref
             self._names[ref] = name
             self._of.setdefault(name, set()).add(ref)
         fleet = self.fleets.get(name)
@@ -60,7 +64,7 @@ class Members:
 
     def count(self, ref: Ref, exists: bool) -> None:
         """Whether a resource is among those that the size of its fleet counts."""
-        if (fleet := self.fleet(ref)) is not None:
+        if (fleet := self.fleet(ref)) is not None and bool(exists) == (ref in fleet.aside):
             (fleet.aside.discard if exists else fleet.aside.add)(ref)
             fleet.size = len(self._of[fleet.name]) - len(fleet.aside)
 

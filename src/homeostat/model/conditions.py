@@ -62,6 +62,8 @@ def summary(obj: Mapping[str, Any]) -> str:
     observed = status.get("observedGeneration")
     if observed is not None and observed != metadata.get("generation", observed):
         return "InProgress"
+    if not status.get("conditions"):
+        return "Current"
     if condition_is(obj, "Stalled"):
         return "Failed"
     if condition_is(obj, "Reconciling"):
