@@ -130,6 +130,10 @@ class Controller:
         """All there is to say of a resource that is as declared and works, where that is less than others say; None: it is not."""
         return None
 
+    def untold(self, obj: Object) -> bool:
+        """Whether nothing is written of a resource for now, whatever there is to say of it."""
+        return False
+
     def settled(self, key: Key, obj: Object, seen: Seen) -> None:
         """A resource is as declared, and its status says so: when nothing of it moves, a pass need not open it again."""
         self._survey.settled(key, obj["metadata"]["resourceVersion"], seen.declared, seen.observation.state)

@@ -44,6 +44,7 @@ Path: TypeAlias = tuple[str | Item, ...]
 """The way to a value: fields and keys of maps by name, items of lists as `Item`."""
 
 
+@lru_cache(maxsize=4096)
 def path_text(path: Path) -> str:
     """A path as people read it: `ports[name="http"].port`; a key that is no plain word stands in brackets."""
     text = ""

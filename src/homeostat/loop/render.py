@@ -92,6 +92,8 @@ def _agree(pattern: Pattern, path: Path) -> bool:
 
 def _masked_path(path: Path, sensitive: Collection[Pattern]) -> Path:
     """The path with those items of lists unnamed whose name is a secret or holds one."""
+    if not sensitive:
+        return path
     return tuple(
         MASK if isinstance(step, Item) and _tells(step, path[: i + 1], sensitive) else step
         for i, step in enumerate(path)

@@ -58,17 +58,16 @@ class Reporter:
         elif error:
             written = Record.read(obj.get("status") or {})  # it may have been done, and what is ours stays so: who looks next must know
             record.intent, record.last_applied, record.identity = written.intent, written.last_applied, written.identity
-        status = controller.short_status(seen) if drift is None and not seen.unhealthy else None
-        if status is None:
-            status = self._status(controller, seen, obj, drift, error)
         with self._trace.phase("status", ref):
-            told = await controller.write_status(obj, status)
+            told = obj if controller.untold(obj) else await controller.write_status(obj, self._status(controller, seen, obj, drift, error))
         if settled:
             self._ledger.seen.pop(ref, None)
             if not seen.unhealthy:
                 controller.settled(key, told, seen)
 
     def _status(self, controller: Controller, seen: Seen, obj: Object, drift: Drift | None, error: str) -> Object:
+        if drift is None and not seen.unhealthy and (short := controller.short_status(seen)) is not None:
+            return short
         state = seen.observation.state
         return status_of(
             {**obj, "metadata": {**obj["metadata"], "generation": seen.obj["metadata"].get("generation", 0)}},

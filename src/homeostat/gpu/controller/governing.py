@@ -444,6 +444,10 @@ class Governor:
             return {}  # there is nothing but that it cannot be read
         return self._speaker.words(obj, status, self.known.settled(obj))
 
+    def keeps_silent(self, obj: Object) -> bool:
+        """Whether `says` would say nothing, whatever the loop does: it was placed just now."""
+        return obj["metadata"]["uid"] not in self._unread and self.known.settled(obj) is None and self._speaker.keeps_silent(obj)
+
     # What is done
 
     @contextlib.contextmanager

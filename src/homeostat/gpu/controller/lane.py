@@ -152,6 +152,9 @@ class Lane(Controller):
         said = status_of(seen.obj, Record(), now=self._clock.timestamp())
         return {**said, "conditions": terse(seen.obj.get("status") or {}, said["conditions"])}
 
+    def untold(self, obj: Object) -> bool:
+        return self._governor.keeps_silent(obj)
+
     # Acting
 
     async def _carry_out(self, seen: Seen) -> Seen:

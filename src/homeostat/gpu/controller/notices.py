@@ -58,6 +58,10 @@ class Notices:
         """It is no more."""
         self._marks.pop(uid, None)
 
+    def is_silent(self, obj: Mapping[str, Any]) -> bool:
+        """Whether nothing is to be said in the conditions of a workload that has none yet."""
+        return obj["metadata"]["uid"] not in self._marks and not _cannot_suspend(obj)
+
     def conditions(self, obj: Mapping[str, Any], said: Mapping[str, Any], now: str) -> list[Object] | None:
         """The conditions in `said`, with `SlaMet`, `Idle` and `Suspendable` as they are now; None where that changes nothing."""
         uid, marks = obj["metadata"]["uid"], self._marks.get(obj["metadata"]["uid"], {})
@@ -81,11 +85,16 @@ class Notices:
         return built["status"]["conditions"] if changed else None
 
 
+def _cannot_suspend(obj: Mapping[str, Any]) -> bool:
+    decided = (obj.get("status") or {}).get("decision") or {}
+    return (decided.get("verb"), decided.get("constraint")) == (Verb.KEEP, Constraint.SUSPENSION)
+
+
 def _mark_suspendable(built: Object, obj: Mapping[str, Any], now: str) -> bool:
     """Says that one cannot be suspended, by what was decided of it; and that this is over, once it was or is begun anew."""
     status, generation = obj.get("status") or {}, obj["metadata"].get("generation")
     decided = status.get("decision") or {}
-    if (decided.get("verb"), decided.get("constraint")) == (Verb.KEEP, Constraint.SUSPENSION):
+    if _cannot_suspend(obj):
         why = decided["reason"]
         return set_condition(built, "Suspendable", "False", now=now, reason="CannotSuspend", message=why, observed_generation=generation)
     over = status.get("phase") == "Suspended" or decided.get("verb") in (Verb.ADMIT, Verb.RESUME, Verb.MIGRATE)

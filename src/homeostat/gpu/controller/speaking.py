@@ -22,6 +22,8 @@ from homeostat.model.clock import Clock, format_micro_time, parse_time
 
 Informers = Mapping[str, Informer[Any]]
 
+_UNDER_WAY = (Stage.STARTING, Stage.SUSPENDING)
+
 
 class Speaker:
     """What is said of workloads is written by the loop, together with its own words: it asks `words`. All else is written in the background."""
@@ -114,11 +116,20 @@ class Speaker:
         more: Object = {} if marked is None else {"conditions": marked}
         if settled is not None:
             return settled | more
-        if not more and before.get("phase") in ("Starting", "Suspending") and (ready(before) == ready(status) or self._is_new(before)):
+        if not more and before.get("phase") in _UNDER_WAY and (ready(before) == ready(status) or self._is_new(before)):
             return None
         if (said := self._waiting.words(obj, self._clock.now())) is not None:
             return self.first_words(obj) | said | more
         return None if not more and not before.get("conditions") and "drift" not in status else more
+
+    def keeps_silent(self, obj: Object) -> bool:
+        """Whether `words` would give None, whatever the loop says, where nothing is settled: it was placed just now, and nothing is to be
+        warned of."""
+        status = obj.get("status") or {}
+        silent = status.get("phase") in _UNDER_WAY and self._is_new(status) and self._notices.is_silent(obj)
+        if silent:
+            self._due.discard(obj["metadata"]["uid"])
+        return silent
 
     def _is_new(self, status: Mapping[str, Any]) -> bool:
         """Whether it was placed just now: then it is told how that goes when agents say so, or when they do not for a moment."""
