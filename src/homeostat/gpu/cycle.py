@@ -105,6 +105,7 @@ class Cycle:
         """Whether each goes on spot nodes: what it asks for, and what the cost policy makes of that."""
         self.constraint: dict[int, Constraint] = {}
         self._models: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        self._choices: dict[tuple[int, int], list[list[int]]] = {}  # of those whose models are all of one quota
         self._homes: dict[int, tuple[int, ...]] = {}
         self.first: Ints = np.searchsorted(self.snapshot.places.workload, np.arange(len(w) + 1))
 
@@ -201,13 +202,13 @@ class Cycle:
     def _need(self, at: int, home: tuple[int, ...]) -> Need:
         w = self.snapshot.workloads
         return Need(
-            int(w.replicas[at]),
-            int(w.milli[at]),
-            int(w.gpu_memory[at]),
-            int(w.cpu[at]),
-            0 if home else int(w.memory[at]),
-            int(w.topology[at]),
-            int(self.spot[at]),
+            w.replicas.item(at),
+            w.milli.item(at),
+            w.gpu_memory.item(at),
+            w.cpu.item(at),
+            0 if home else w.memory.item(at),
+            w.topology.item(at),
+            self.spot.item(at),
             home,
             self._home_gpus(at) if home else (),
             bool(w.milli[at] and w.preemption[at] == Mode.SUSPEND),
@@ -247,7 +248,7 @@ class Cycle:
     def models_of(self, at: int) -> list[int]:
         """The models that a workload can have, cheapest first; what is within the quota comes before what must be borrowed."""
         w, tenants = self.snapshot.workloads, self.snapshot.tenants
-        tenant, mask, total = int(w.tenant[at]), int(w.models[at]), int(self.total[at])
+        tenant, mask, total = w.tenant.item(at), w.models.item(at), self.total.item(at)
         found = self._models.get((tenant, mask))
         if found is None:
             can = [m for m in self.cheapest_first if mask >> m & 1 and self.capacity[m] > 0]
@@ -260,10 +261,14 @@ class Cycle:
 
     def choices_of(self, at: int) -> list[list[int]]:
         """The same for placement, which finds the cheapest node by itself: what is within the quota, then what must be borrowed."""
-        models, tenant = self.models_of(at), int(self.snapshot.workloads.tenant[at])
-        columns = [column for _, column in self._models[tenant, int(self.snapshot.workloads.models[at])]]
-        if len(set(columns)) < 2:
-            return [models] if models else []
+        tenant, mask = self.snapshot.workloads.tenant.item(at), self.snapshot.workloads.models.item(at)
+        known = self._choices.get((tenant, mask))
+        if known is not None:
+            return known
+        models = self.models_of(at)
+        if len({column for _, column in self._models[tenant, mask]}) < 2:
+            found = self._choices[tenant, mask] = [models] if models else []
+            return found
         left = self.snapshot.tenants.nominal[tenant] - self.ledger.used[tenant] - int(self.total[at])
         own = [model for model in models if left[self.snapshot.tenants.column[tenant, model]] >= 0]
         return [found for found in (own, [model for model in models if model not in own]) if found]

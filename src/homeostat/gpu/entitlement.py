@@ -72,7 +72,7 @@ class Ledger:
 
     def take(self, tenant: int, column: int, milli: int) -> None:
         """Counts more for a tenant; less with a negative amount."""
-        kept, before = int(self.limits.kept[tenant, column]), int(self.used[tenant, column])
+        kept, before = self.limits.kept.item(tenant, column), self.used.item(tenant, column)
         self.used[tenant, column] = before + milli
         drawn = max(before + milli - kept, 0) - max(before - kept, 0)
         self.drawn[self.limits.cohort[tenant], column] += drawn
@@ -83,12 +83,12 @@ class Ledger:
 
     def room(self, tenant: int, column: int) -> int:
         """How much more may be admitted."""
-        limits, used = self.limits, int(self.used[tenant, column])
-        cohort = limits.cohort[tenant]
-        taken = self.drawn[cohort, column] + self.promised[cohort, column]
-        lent = max(int(limits.lendable[cohort, column] - taken), 0)
-        own = max(int(limits.kept[tenant, column]) - used, 0)
-        return min(int(limits.most[tenant, column]) - used, own + lent)
+        limits, used = self.limits, self.used.item(tenant, column)
+        cohort = limits.cohort.item(tenant)
+        taken = self.drawn.item(cohort, column) + self.promised.item(cohort, column)
+        lent = max(limits.lendable.item(cohort, column) - taken, 0)
+        own = max(limits.kept.item(tenant, column) - used, 0)
+        return min(limits.most.item(tenant, column) - used, own + lent)
 
     def rooms(self) -> Ints:
         """The same for all tenants and columns."""

@@ -317,7 +317,7 @@ class Fleet:
 
     def _whole_of(self, node: int) -> Ints:
         """The GPUs of a node that are all free, in the order in which they are given away."""
-        whole = np.flatnonzero(self.free[node] == WHOLE)
+        whole: Ints = (self.free[node] == WHOLE).nonzero()[0]
         return whole if self.homes is None else whole[np.argsort(self.homes[node, whole], kind="stable")]
 
     def _at_home(self, need: Need, models: Sequence[int]) -> Taken | None:

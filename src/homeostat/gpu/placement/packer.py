@@ -14,18 +14,22 @@ SHAPES = 512
 """How many different requests are kept priced at a time. Past that all are priced afresh, which costs time and nothing else."""
 CHANGES = 50_000
 """How many changes are remembered, for requests that have not been looked at since."""
+FEW, STATES = 4, 256
+"""Of so many nodes that changed, prices are asked for one by one: those of so many states that nodes were in are kept, for they come again."""
 NEAR = 1e-6
 """Losses that differ by less are the same."""
 Shape = tuple[int, int, int, int]
+State = tuple[int, int, int, bytes]
+"""All of a node that a price hangs on: its CPU and memory, its model, and what is free of each GPU."""
 
 
 class _Row:
-    """What a request costs on every node, as of so many changes."""
+    """What a request costs on every node, as of so many changes, and in states that nodes were in."""
 
-    __slots__ = ("costs", "mine", "seen")
+    __slots__ = ("costs", "known", "mine", "seen")
 
-    def __init__(self, costs: Floats, seen: int, mine: bool = True) -> None:
-        self.costs, self.seen, self.mine = costs, seen, mine
+    def __init__(self, costs: Floats, seen: int, known: dict[State, float], mine: bool = True) -> None:
+        self.costs, self.seen, self.known, self.mine = costs, seen, known, mine
 
 
 class Packer:
@@ -54,7 +58,7 @@ class Packer:
         twin._rows, twin._changed = {}, self._changed.copy()
         for shape, row in self._rows.items():
             row.mine = False
-            twin._rows[shape] = _Row(row.costs, row.seen, False)
+            twin._rows[shape] = _Row(row.costs, row.seen, row.known, False)
         return twin
 
     def place(self, pod: Pod) -> Placement | None:
@@ -107,7 +111,7 @@ class Packer:
     def choose(self, costs: Floats) -> int:
         """The node to take. Override it to settle ties in another way."""
         first = int(costs.argmin())
-        alike = np.flatnonzero(costs <= costs[first] + NEAR)
+        alike = (costs <= costs[first] + NEAR).nonzero()[0]
         return first if len(alike) == 1 else int(alike[self.room.total[alike].argmin()])
 
     def devices(self, pod: Pod, node: int) -> tuple[int, ...]:
@@ -124,17 +128,31 @@ class Packer:
         if len(self._rows) >= SHAPES:
             self._forget()
         costs = np.full(len(self.room), np.inf)
-        row = self._rows[pod[:4]] = _Row(costs, len(self._changed))
+        row = self._rows[pod[:4]] = _Row(costs, len(self._changed), {})
         fits = np.flatnonzero(self.fits(pod))
         costs[fits] = self._price(pod, fits)
         return row
 
     def _renew(self, pod: Pod, row: _Row) -> None:
-        nodes = np.array(list(set(self._changed[row.seen :])))
+        nodes = list(set(self._changed[row.seen :]))
         if not row.mine:
             row.costs, row.mine = row.costs.copy(), True
-        row.costs[nodes] = np.where(self.fits(pod, nodes), self._price(pod, nodes), np.inf)
+        row.costs[nodes] = self._anew(pod, nodes) if len(nodes) > FEW else [self._known(pod, row, node) for node in nodes]
         row.seen = len(self._changed)
+
+    def _anew(self, pod: Pod, nodes: list[int]) -> Floats:
+        at = np.array(nodes)
+        return np.where(self.fits(pod, at), self._price(pod, at), np.inf)
+
+    def _known(self, pod: Pod, row: _Row, node: int) -> float:
+        room = self.room
+        state = (room.cpu.item(node), room.memory.item(node), room.model.item(node), room.gpus[node].tobytes())
+        found = row.known.get(state)
+        if found is None:
+            if len(row.known) >= STATES:
+                row.known.clear()
+            found = row.known[state] = self._anew(pod, [node]).item()
+        return found
 
     def fits(self, pod: Pod, nodes: Ints | slice = slice(None)) -> Bools:
         """Whether the pod fits, by node: all of them, or these. Models are not looked at."""

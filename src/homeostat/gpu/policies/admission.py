@@ -139,13 +139,13 @@ class Admission:
                 cycle.next.shut_out.setdefault(uid[at], cycle.now)
 
     def _admit(self, at: int) -> Outcome:
-        cycle, shape, end = self.cycle, int(self.shape[at]), float(self.ends[at])
+        cycle, shape, end = self.cycle, self.shape.item(at), self.ends.item(at)
         w, column = cycle.snapshot.workloads, cycle.snapshot.tenants.column
-        tenant, total = int(w.tenant[at]), int(cycle.total[at])
+        tenant, total = w.tenant.item(at), cycle.total.item(at)
         need: Need | None = None
         within_quota = False
         for choice in cycle.choices_of(at):
-            models = [model for model in choice if cycle.ledger.room(tenant, int(column[tenant, model])) >= total]
+            models = [model for model in choice if cycle.ledger.room(tenant, column.item(tenant, model)) >= total]
             within_quota |= bool(models)
             models = [model for model in models if end < self.refused.get((shape, model), NEVER)]
             if not models:
