@@ -111,6 +111,65 @@ class TestBatches:
         await steps.step()
         assert [await task for task in rest] == list(range(3, 23))
 
+    async def test_where_many_write_those_who_come_turn_by_turn_share_one_batch(
+        self, stepwise: tuple[SqliteStore, Steps], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        store, steps = stepwise
+        monkeypatch.setattr(store_module, "GATHER_SECONDS", 60.0)
+
+        async def write_in(turns: int) -> int:
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            return await put(store, f"k{turns}")
+
+        writing = [asyncio.create_task(write_in(n // 2)) for n in range(2 * 10)]
+        writing += [asyncio.create_task(put(store, f"m{n}")) for n in range(2)]
+        for _ in range(30):
+            await asyncio.sleep(0)
+        assert len(steps.waiting) == 1
+        await steps.step()
+        assert all(task.done() for task in writing)
+
+    async def test_a_batch_that_is_large_enough_waits_for_nobody(
+        self, stepwise: tuple[SqliteStore, Steps], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        store, steps = stepwise
+        monkeypatch.setattr(store_module, "GATHER_SECONDS", 60.0)
+        writing = []
+        while not steps.waiting:
+            writing += [asyncio.create_task(put(store, f"k{len(writing)}")) for _ in range(2)]
+            await asyncio.sleep(0)
+        assert len(writing) <= store_module.GATHERS + 4
+        while not all(task.done() for task in writing):
+            await steps.step()
+
+    async def test_a_batch_does_not_wait_for_long(
+        self, stepwise: tuple[SqliteStore, Steps], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        store, steps = stepwise
+        monkeypatch.setattr(store_module, "GATHER_SECONDS", 0.0)
+        writing = await started(*(put(store, f"k{n}") for n in range(3)))
+        await asyncio.sleep(0)
+        assert len(steps.waiting) == 1
+        await steps.step()
+        assert all(task.done() for task in writing)
+
+    async def test_those_who_wrote_alike_go_on_one_after_the_other(self, stepwise: tuple[SqliteStore, Steps]) -> None:
+        store, steps = stepwise
+        await steps.finish(put(store, "pods/a"))
+        order: list[str] = []
+
+        async def write(key: str) -> None:
+            await put(store, key)
+            order.append(key)
+
+        writing = [asyncio.create_task(write(key)) for key in ("pods/b", "nodes/a", "pods/a", "nodes/b", "pods/c")]
+        for _ in range(3):
+            await asyncio.sleep(0)
+        await steps.step()
+        await asyncio.gather(*writing)
+        assert order == ["nodes/a", "nodes/b", "pods/a", "pods/b", "pods/c"]
+
     async def test_a_written_batch_is_not_seen_before_it_is_announced(
         self, stepwise: tuple[SqliteStore, Steps]
     ) -> None:
@@ -118,6 +177,7 @@ class TestBatches:
         await steps.finish(store.txn([], [Put("a", b"1"), Put("b", b"1")]))
         writing = await started(store.txn([], [Put("a", b"2")]), delete(store, "b"), put(store, "c"))
         await asyncio.sleep(0)
+        await asyncio.sleep(0)  # nobody else joins them
         steps.waiting.pop(0)()  # it is in the file, and the event loop does not know yet
         assert (await store.range("")).entries == [Entry("a", b"1", 2, 2), Entry("b", b"1", 2, 2)]
         assert await store.get("b") == Entry("b", b"1", 2, 2)

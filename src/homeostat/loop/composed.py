@@ -67,7 +67,7 @@ STEP = 500
 """After so many parents others have their turn."""
 NEWS_SECONDS = 1.0
 """After so long a parent is composed again of which a child is gone that is still heard of; or when the news of that comes."""
-WORKERS = 16
+WORKERS = 32
 
 
 class Composed(InMemory):

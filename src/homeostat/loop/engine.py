@@ -39,7 +39,7 @@ log = logging.getLogger("homeostat.loop")
 
 HINTS_AGAIN_SECONDS = 5.0
 """After so long a provider is asked for hints again whose hints broke off."""
-WORKERS = 16
+WORKERS = 32
 TURNS_AT_ONCE = 3
 """So often in a row something may be held for another reason than before until its next look waits."""
 TURNS_SECONDS = 60.0

@@ -25,9 +25,11 @@ class Transaction:
         self.waits = False  # it was decided by something that is not durable yet
         self.done: asyncio.Future[int | Conflict] | None = None
 
-    def settle(self, outcome: int | Conflict) -> None:
+    def settle(self) -> None:
+        """Tells who waits what it came to."""
+        assert self.outcome is not None
         if self.done is not None and not self.done.done():  # a caller may have been cancelled; the write counts
-            self.done.set_result(outcome)
+            self.done.set_result(self.outcome)
 
     def fail(self, error: StoreError) -> None:
         if self.done is not None and not self.done.done():

@@ -52,6 +52,9 @@ SWEEP_CHUNK = 200
 BATCH_EVENTS = 256
 BATCH_BYTES = 4 << 20
 """A batch is closed when it holds this much; a single larger transaction goes alone."""
+GATHERS = 64
+GATHER_SECONDS = 0.005
+"""A batch waits for the next turn of the event loop while each turn brings more to it, till it has so many transactions, or so long."""
 WAL_PAGES = 1000
 WAL_PAGES_BUSY = 4000
 """Pages in the write-ahead log at which it is moved to the database file: in a quiet moment, or in any case."""
@@ -75,6 +78,8 @@ class SqliteStore(Store):
         self._pending: deque[Transaction] = deque()
         self._busy = False  # a piece of work is with the thread
         self._pump_soon = False
+        self._gathered = 0  # transactions that waited at the last turn of the event loop
+        self._gathers_till = 0.0
         self._trouble = False  # the last batch failed
         self._sweep_next = False  # writes and steps of a compaction take turns
         self._compact_to = self._compacted
@@ -281,11 +286,24 @@ class SqliteStore(Store):
             self._work(self._writer.checkpoint, self._checkpointed)
         elif sweeping and (self._sweep_next or not self._pending):
             self._compact_step()
+        elif self._gathers():
+            self._pump_later()
         elif self._pending:
             self._sweep_next = True
             self._write_batch()
         elif self._closing is not None:
             self._idle.set()
+
+    def _gathers(self) -> bool:
+        """Whether others are about to join the batch: where many write, one sync for all of them costs less than it takes to wait.
+
+        A lone write never waits, and neither does what was all there is to do.
+        """
+        count, before, now = len(self._pending), self._gathered, self._loop.time()
+        if not before:
+            self._gathers_till = now + GATHER_SECONDS
+        self._gathered = count if max(before, 1) < count < GATHERS and now < self._gathers_till else 0
+        return bool(self._gathered)
 
     def _work(self, work: Callable[[], T], then: Callable[[T | None, StoreError | None], None]) -> None:
         """Runs `work` in the thread and `then` with its result or error on the event loop."""
@@ -365,7 +383,10 @@ class SqliteStore(Store):
             if asked.events:
                 events += asked.events
                 self._revision = asked.events[-1].revision
-            asked.settle(self._revision if asked.outcome is None else asked.outcome)
+            elif asked.outcome is None:
+                asked.outcome = self._revision
+        for asked in sorted(batch, key=_purpose):  # those who go on in the same way do so one after the other: their code is in the caches
+            asked.settle()
         if events:
             if self._trouble:
                 log.warning("writes work again")
@@ -394,7 +415,8 @@ class SqliteStore(Store):
             if asked.events or asked.waits:
                 self._pending.append(asked)
             else:
-                asked.settle(self._revision if asked.outcome is None else asked.outcome)
+                asked.outcome = self._revision if asked.outcome is None else asked.outcome
+                asked.settle()
 
     # Upkeep
 
@@ -474,3 +496,11 @@ class SqliteStore(Store):
         self._place.release()
         if self._scratch is not None:
             self._scratch.cleanup()
+
+
+def _purpose(asked: Transaction) -> tuple[str, bool]:
+    """What a transaction was for, as far as that can be told: the kind of its first key, and whether that is new."""
+    if not asked.events:
+        return "", False
+    event = asked.events[0]
+    return event.key.partition("/")[0], event.previous is None
