@@ -9,10 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from homeostat.api.fields import sets
+from homeostat.api.fields import compare, sets
+from homeostat.api.fields.apply import _Apply, apply
+from homeostat.api.fields.managed import Ledger
+from homeostat.api.fields.types import type_of
 from homeostat.model.errors import ApiError
+from homeostat.model.schema import Schema
 
-from .world import World, thing
+from .world import API, SCHEMA, World, thing
 
 Path = tuple[str, ...]
 
@@ -247,3 +251,47 @@ def test_an_owner_always_owns_what_is_there(writes: list[Any]) -> None:
         for entry in world.entries():
             for path in members(entry["fieldsV1"]):
                 assert path in there or entry["operation"] == "Apply"
+
+
+CONDITIONS = Schema(
+    {
+        "type": "array",
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["type"],
+        "items": {
+            "type": "object",
+            "properties": {"type": {"type": "string"}, "status": {"type": "string"}, "more": {"type": "object"}},
+        },
+    }
+)
+
+
+@given(
+    st.lists(
+        st.fixed_dictionaries(
+            {"type": words},
+            optional={
+                "status": words | st.none() | st.just({"a": 1}),
+                "more": st.just({"a": {"b": 1}}),
+                "unknown": st.just({"a": 1}) | words,
+            },
+        )
+    )
+)
+def test_what_is_remembered_of_a_list_is_what_a_walk_finds(items: list[Any]) -> None:
+    t = compare.Type(CONDITIONS)
+    found = compare.whole(t, items)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compare, "_FLAT_MOST", -1)
+        assert found == compare.whole(t, items)
+        assert list(found) == list(compare.whole(t, items))
+
+
+@given(specs)
+def test_an_apply_that_creates_gives_what_the_merge_into_nothing_gives(spec: Any) -> None:
+    config = thing(spec)
+    base = {"apiVersion": API, "kind": config["kind"], "metadata": {}}
+    t, schemas = type_of(SCHEMA), {API: SCHEMA}
+    merged = _Apply(t, base, config, "a", API, "", "now").run(Ledger([], schemas.get, API, t, None), False)
+    created = apply(SCHEMA, None, config, manager="a", api_version=API, now="now", schema_for_version=schemas.get)
+    assert (created, list(created)) == (merged, list(merged))

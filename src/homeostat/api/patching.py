@@ -45,12 +45,12 @@ def read_patch(call: Call, options: WriteOptions, media: str) -> Any:
     return body
 
 
-def patch_document(document: Object, patch: Any, media: str, schema: Schema) -> tuple[Any, str]:
-    """The document after a patch, and the text by which a refusal of the outcome shows what was wanted."""
+def patch_document(call: Call, document: Object, patch: Any, media: str, schema: Schema) -> tuple[Any, str]:
+    """The document after the patch of a call, and the text by which a refusal of the outcome shows what was wanted."""
     if media == JSON_PATCH:
         new = apply_json_patch(document, patch)
     elif media == MERGE_PATCH:
-        new = apply_merge_patch(document, patch)
+        new = apply_merge_patch(document, patch, nulls=b"null" in call.request.body)
     else:
         return apply_strategic_merge_patch(document, patch, schema), plain(patch)
     return new, ""

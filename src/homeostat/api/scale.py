@@ -100,7 +100,7 @@ async def patch(plane: ControlPlane, call: Call) -> Response:
     doubled, options.doubled = options.doubled, []  # of the Scale, and not of the object that it changes
 
     def patched(scale: Object) -> Object:
-        new, text = patch_document(scale, body, media, ANY)
+        new, text = patch_document(call, scale, body, media, ANY)
         problem = _fit(call, new, options, doubled)
         if problem:
             raise bad_outcome(new, text, problem)

@@ -176,7 +176,7 @@ async def patch(plane: ControlPlane, call: Call) -> Response:
         document = _served(call, _own(call, live))
         # The outcome is made of the patch and is altered in place: where it must be made again, the patch is read again.
         body = unused.pop() if unused else orjson.loads(call.request.body)
-        new, text = patch_document(document, body, media, call.codec.version.schema)
+        new, text = patch_document(call, document, body, media, call.codec.version.schema)
         return from_patch(call, new, options, text, document)
 
     return await change(plane, call, patched, options, conformed=True)

@@ -12,11 +12,13 @@ from homeostat.api.fields.managed import (
     Identity,
     Ledger,
     Object,
+    Reset,
     SchemaFor,
     entries_of,
     identity,
     make_entry,
     put_entries,
+    reset_of,
 )
 from homeostat.api.fields.merge import merge, problems, remove, with_empty, with_structures
 from homeostat.api.fields.sets import Fields, difference, has, intersection, paths, show, union
@@ -67,6 +69,9 @@ def apply(
         raise bad_request("metadata.managedFields must be nil")
     t = type_of(schema)
     _check(t, config)
+    if live is None and config["metadata"]:
+        created = _created(t, config, manager or "unknown", api_version, subresource, now, reset_of(reset))
+        return _with_last_applied(created, config) if manager == KUBECTL else created
     base: Object = live if live is not None else {"apiVersion": api_version, "kind": config["kind"], "metadata": {}}
 
     def attempt(forced: bool) -> Object:
@@ -86,6 +91,17 @@ def apply(
     except Untypable as error:
         raise _untyped("live", base, str(error)) from None
     return _with_last_applied(result, config) if manager == KUBECTL else result
+
+
+def _created(
+    t: Type, config: Object, manager: str, api_version: str, subresource: str, now: str, reset: Reset
+) -> Object:
+    """The object that an apply makes where there is none: what is declared, all of it the manager's own."""
+    created = {"apiVersion": api_version, "kind": config["kind"], "metadata": {}, **config}
+    created["metadata"] = dict(config["metadata"])
+    fields = reset.left(claimed_by_object(t, config))
+    put_entries(created, [make_entry(manager, "Apply", api_version, subresource, fields, now)] if fields else [])
+    return created
 
 
 class _Conflicts(Exception):

@@ -30,7 +30,8 @@ SERVER_KEPT = frozenset(
 
 _EMPTY: dict[str, Any] = {}
 _CONTAINERS = frozenset((dict, list))
-_FLAT_MOST = 16  # names in a map that is worth remembering
+_FLAT_MOST = 16  # names in a map, or items in a list, that are worth remembering
+_NAME_MOST = 64  # characters in the key of such an item
 
 Changes = tuple[Fields | None, Fields | None]
 """What was added or got another value, and what was removed."""
@@ -129,6 +130,8 @@ def whole(t: Type, value: Any) -> Fields:
                 out["f:" + name] = whole(t.element or DEDUCED, item)
         return out
     if type(value) is list and t.is_list and t.list_kind != ATOMIC:
+        if (flat := _flat_items(t, value)) is not None:
+            return flat
         item_type = t.item
         out = {SELF: {}}
         for item in value:
@@ -136,6 +139,37 @@ def whole(t: Type, value: Any) -> Fields:
             out[key] = _EMPTY if key in out else whole(item_type, item)
         return dict(sorted(out.items()))
     return _EMPTY
+
+
+def _flat_items(t: Type, items: list[Any]) -> Fields | None:
+    """`whole` of a short keyed list, where the items declare nothing but leaves, as conditions do; None for any other."""
+    if len(t.keys) != 1 or len(items) > _FLAT_MOST:
+        return None
+    key, known = t.keys[0], t.item.fields.keys()
+    names = []
+    for item in items:
+        if type(item) is not dict or type(name := item.get(key)) is not str or len(name) > _NAME_MOST or not item.keys() <= known:
+            return None
+        names.append(name)
+    return _flat_list(t, tuple(names), tuple(map(tuple, items)))
+
+
+@lru_cache(1024)
+def _flat_list(t: Type, names: tuple[str, ...], fields: tuple[tuple[str, ...], ...]) -> Fields | None:
+    """The keys of the items, and the names of their fields, are all that counts, and they come back."""
+    known = t.item.fields
+    if not t.item.is_map or t.item.map_atomic or not all(_is_leaf(known[name][1]) for item in fields for name in item):
+        return None
+    out: Fields = {SELF: {}}
+    for name, item in zip(names, fields, strict=True):
+        key = t.item_key({t.keys[0]: name})
+        out[key] = _EMPTY if key in out else _flat(item)
+    return dict(sorted(out.items()))
+
+
+def _is_leaf(t: Type) -> bool:
+    """Is it owned as a whole, whatever it holds?"""
+    return not (t.is_map and not t.map_atomic) and not (t.is_list and t.list_kind != ATOMIC)
 
 
 @lru_cache(1024)

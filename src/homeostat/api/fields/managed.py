@@ -84,6 +84,12 @@ ALL_BUT_STATUS = Reset({"f:status": {}})
 
 _NOTHING = Reset({})
 
+
+def reset_of(fields: Fields | None) -> Reset:
+    """The same with what follows from it, made once where it is one of ours."""
+    return _NOTHING if fields is None else fields if isinstance(fields, Reset) else Reset(fields)
+
+
 Identity = tuple[str, str, str, str]
 
 
@@ -202,14 +208,26 @@ def track(
     if old is not None and not entries:
         new["metadata"].pop("managedFields", None)
         return
+    t = type_of(schema)
     try:
-        ledger = Ledger(entries, schema_for_version, api_version, type_of(schema), reset, current=current and entries is live)
+        if old is None and not entries:
+            put_entries(new, _first(t, new, manager, api_version, subresource, now, reset_of(reset)))
+            return
+        ledger = Ledger(entries, schema_for_version, api_version, t, reset, current=current and entries is live)
         ledger.write(old, new, manager or "unknown", api_version, subresource, now)
     except Untypable:
         # Upstream keeps what was there when an object cannot be read by its type.
         put_entries(new, live)
         return
     put_entries(new, ledger.entries)
+
+
+def _first(
+    t: Type, new: Object, manager: str, api_version: str, subresource: str, now: str, reset: Reset
+) -> list[Entry]:
+    """The entry of who creates an object that nobody else owns anything of."""
+    created = reset.left(compare_objects(t, None, new, reset.skip)[0])
+    return [make_entry(manager, "Update", api_version, subresource, created, now)] if created else []
 
 
 class Ledger:
@@ -230,7 +248,7 @@ class Ledger:
     ) -> None:
         self._types: dict[str, Type | None] = {api_version: own}
         self._schema_for_version = schema_for_version
-        self.reset = _NOTHING if reset is None else reset if isinstance(reset, Reset) else Reset(reset)
+        self.reset = reset_of(reset)
         self.by_identity: dict[Identity, Entry] = {}
         for entry in entries:
             t = self.type_at(entry["apiVersion"])

@@ -192,11 +192,15 @@ def _map_problems(t: Type, value: dict[str, Any]) -> list[Problem]:
         if child is None:
             found.append(("." + name, "field not declared in schema"))
             return found
-        if type(item) is str and child.scalar == TEXT:
+        if child.scalar and _PLAIN.get(type(item)) == child.scalar:
             continue
         if child is not DEDUCED and (below := problems(child, item)):
             found += [(f".{name}{path}", what) for path, what in below]
     return found
+
+
+_PLAIN = {str: TEXT, bool: FLAG, int: NUMBER, float: NUMBER}
+"""The types of scalars that need no closer look, and what they are."""
 
 
 def _list_problems(t: Type, value: list[Any]) -> list[Problem]:

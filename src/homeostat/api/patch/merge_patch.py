@@ -9,18 +9,18 @@ from homeostat.api.patch.refusals import Json, not_an_object
 from homeostat.model.errors import bad_request
 
 
-def apply_merge_patch(document: Json, patch: Any) -> Json:
+def apply_merge_patch(document: Json, patch: Any, *, nulls: bool = True) -> Json:
     """The document after a merge patch; what the patch does not name is shared with the input.
 
     `null` cannot be stored by this patch: where a new value holds nulls in objects, also inside lists, they are
-    dropped, as kube-apiserver does. Raises 400 for a patch that is not an object.
+    dropped, as kube-apiserver does. `nulls`: whether the patch may hold any. Raises 400 for a patch that is not an object.
     """
     if not isinstance(patch, dict):
         raise bad_request("Invalid JSON Patch") if patch is None else not_an_object(patch, "error decoding patch: ")
-    return _merged(document, patch)
+    return _merged(document, patch, nulls)
 
 
-def _merged(document: Json, patch: Json) -> Json:
+def _merged(document: Json, patch: Json, nulls: bool) -> Json:
     result = dict(document)
     for field, value in patch.items():
         if value is None:
@@ -28,9 +28,9 @@ def _merged(document: Json, patch: Json) -> Json:
             continue
         current = result.get(field)
         if not isinstance(current, dict):
-            result[field] = without_nulls(value)
+            result[field] = without_nulls(value) if nulls else value
         elif isinstance(value, dict):
-            result[field] = _merged(current, value)
+            result[field] = _merged(current, value, nulls)
         else:
             result[field] = value
     return result

@@ -34,6 +34,8 @@ def validate_metadata(
     Types must have been checked before (`metadata_type_error`). On an update the name was legal when it came and is
     only compared.
     """
+    if old is not None and _carried_over(meta, old):
+        return _managed_errors(meta.get("managedFields") or (), f"{path}.managedFields")
     errors: list[FieldError] = []
     get = meta.get
     if old is None:
@@ -62,6 +64,12 @@ def validate_metadata(
     if old is not None:
         errors.extend(_update_errors(meta, old, path))
     return errors
+
+
+def _carried_over(meta: Meta, old: Meta) -> bool:
+    """Is it as it was, but for who manages which fields? So it is after most writes of a status."""
+    new = [field for field, value in meta.items() if value is not old.get(field)]
+    return new in ([], ["managedFields"]) and old.keys() <= meta.keys()
 
 
 def _as_name(prefix: str) -> str:
@@ -130,6 +138,8 @@ def _finalizer_errors(finalizers: Sequence[str], path: str) -> list[FieldError]:
 def _managed_errors(entries: Sequence[Meta], path: str) -> list[FieldError]:
     errors: list[FieldError] = []
     for i, entry in enumerate(entries):
+        if _is_usual(entry):
+            continue
         operation = entry.get("operation") or ""
         if operation not in ("Apply", "Update"):
             errors.append(FieldError.invalid(f"{path}[{i}].operation", operation, "must be `Apply` or `Update`"))
@@ -144,6 +154,19 @@ def _managed_errors(entries: Sequence[Meta], path: str) -> list[FieldError]:
         if len(entry.get("subresource") or "") > SUBRESOURCE_MAX:
             errors.append(FieldError.too_long(f"{path}[{i}].subresource", SUBRESOURCE_MAX))
     return errors
+
+
+def _is_usual(entry: Meta) -> bool:
+    """Is an entry of managed fields such as we write them?"""
+    manager = entry.get("manager") or ""
+    return (
+        entry.get("operation") in ("Apply", "Update")
+        and entry.get("fieldsType") == "FieldsV1"
+        and len(manager) <= MANAGER_MAX
+        and manager.isascii()
+        and manager.isprintable()
+        and len(entry.get("subresource") or "") <= SUBRESOURCE_MAX
+    )
 
 
 _JUDGES: tuple[tuple[str, Callable[[Any, str], Sequence[FieldError]]], ...] = (
