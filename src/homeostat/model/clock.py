@@ -6,6 +6,7 @@ import math
 import os
 import random
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import lru_cache
 from math import floor
@@ -35,12 +36,26 @@ class Clock:
         return self._text
 
 
-_DIGITS = 32  # of a UUID
-_VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
+_BYTES = 16  # of a UUID
+_VERSION = bytes(byte & 0x0F | 0x40 for byte in range(256))
+_VARIANT = bytes(byte & 0x3F | 0x80 for byte in range(256))
+_FORM = b"xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx "
+_PLACES = tuple(at for at, letter in enumerate(_FORM) if letter == ord("x"))
+
+
+def _uuids(bits: bytes) -> list[str]:
+    """Random bits as UUIDs (version 4), all in one go: the first digit of each, the second of each, and so on."""
+    marked = bytearray(bits)
+    marked[6::_BYTES] = marked[6::_BYTES].translate(_VERSION)
+    marked[8::_BYTES] = marked[8::_BYTES].translate(_VARIANT)
+    digits, text = marked.hex().encode(), bytearray(_FORM * (len(bits) // _BYTES))
+    for at, place in enumerate(_PLACES):
+        text[place :: len(_FORM)] = digits[at :: len(_PLACES)]
+    return text.decode().split()
 
 
 class _Pool:
-    """Random bits of the system, fetched many at a time: one call for each id costs more than the id.
+    """Ids of random bits of the system, made many at a time: one by one, both cost more.
 
     Any thread may take some: what is taken off a list is nobody else's.
     """
@@ -53,14 +68,13 @@ class _Pool:
         self._ready: list[str] = []
         os.register_at_fork(after_in_child=self._ready.clear)  # else two processes would give the same ids
 
-    def digits(self) -> str:
-        """128 bits, in hexadecimal."""
+    def uid(self) -> str:
+        """A random UUID."""
         while True:
             try:
                 return self._ready.pop()
             except IndexError:
-                text = os.urandom(self.SIZE).hex()
-                self._ready.extend([text[at : at + _DIGITS] for at in range(0, len(text), _DIGITS)])
+                self._ready.extend(_uuids(os.urandom(self.SIZE)))
 
 
 _POOL = _Pool()
@@ -69,16 +83,12 @@ _POOL = _Pool()
 class Ids:
     """Unique ids and the random part of generated names. Give a seeded `random.Random` to make them repeat."""
 
-    __slots__ = ("_digits", "_random")
+    __slots__ = ("_random", "uid")
 
     def __init__(self, source: random.Random | None = None) -> None:
         self._random = source or random.SystemRandom()
-        self._digits = _POOL.digits if source is None else lambda: f"{source.getrandbits(128):032x}"
-
-    def uid(self) -> str:
-        """A random UUID (version 4)."""
-        text = self._digits()
-        return f"{text[:8]}-{text[8:12]}-4{text[13:16]}-{_VARIANT[text[16]]}{text[17:20]}-{text[20:]}"
+        self.uid: Callable[[], str] = _POOL.uid if source is None else lambda: _uuids(source.getrandbits(128).to_bytes(16))[0]
+        """Gives a random UUID (version 4)."""
 
     def suffix(self, length: int = 5) -> str:
         """The random part of a generated name."""

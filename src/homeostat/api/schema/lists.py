@@ -76,6 +76,9 @@ def repeated(items: list[Any]) -> list[int]:
     return second
 
 
+_STRINGS = frozenset({str})
+
+
 def distinct(schema: Schema, items: list[Any]) -> bool:
     """Does a set or a keyed list keep its rule? Only this list itself is looked at."""
     if schema.list_type == "set":
@@ -85,6 +88,6 @@ def distinct(schema: Schema, items: list[Any]) -> bool:
         name = names[0]
         # Strings are the usual keys: they can be compared as they are.
         keys = [item.get(name) if type(item) is dict else None for item in items]
-        if all(type(key) is str for key in keys):
+        if _STRINGS.issuperset(map(type, keys)):
             return len(set(keys)) == len(keys)
     return not _map_errors(schema, items, "")

@@ -8,7 +8,7 @@ compiled tests: what it says yes to is valid, and there is nothing to prune or t
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -190,6 +190,8 @@ def _nothing(_: Any) -> bool:
 def _string(rules: Constraints) -> Test:
     low, high, matches, check = rules.min_length, rules.max_length, rules.matches, rules.format_check
     listed = rules.enum_keys if rules.enum else None
+    if check is not None and rules.asked() == {"format"}:
+        return lambda value: type(value) is str and check(value)
     if low is None and matches is None and check is None:
         longest = sys.maxsize if high is None else high
         if listed is None:
@@ -257,20 +259,20 @@ def _array(schema: Schema, rules: Constraints, *, exact: bool) -> Test:
 
 
 def _object(schema: Schema, rules: Constraints, *, exact: bool) -> Test:
+    if rules.min_properties is None and rules.max_properties is None and not schema.embedded:
+        return _fields(schema, rules, exact=exact, required=_required(schema, rules, exact=exact))
     each, together = _fields(schema, rules, exact=exact), _names(schema, rules, exact=exact)
-    if together is _anything:
-        return each
     return lambda value: each(value) and together(value)
 
 
-def _fields(schema: Schema, rules: Constraints, *, exact: bool) -> Test:
-    """Is it an object with fields that are right, each by itself?"""
+def _fields(schema: Schema, rules: Constraints, *, exact: bool, required: Sequence[str] = ()) -> Test:
+    """Is it an object with fields that are right, each by itself, and with those that are `required`?"""
     judge = fits if exact else accepts
-    # Of most fields only the type counts, and no call is needed; the others have a test.
-    fields: dict[str, type | Test] = {
-        name: _plain_type(child, exact=exact) or judge(child) for name, child in schema.properties.items()
+    # Of most fields the type counts, how long a text is, or which it is, and no call is needed; the others have a test.
+    fields: dict[str, Any] = {
+        name: _plain(child, exact=exact) or judge(child) for name, child in schema.properties.items()
     }
-    extra = judge(schema.additional) if schema.additional is not None else None
+    extra: Any = judge(schema.additional) if schema.additional is not None else None
     closed = not rules.extra_allowed
     if exact and extra is None:
         extra = _bare_value if "additionalProperties" in schema.raw else None
@@ -281,8 +283,8 @@ def _fields(schema: Schema, rules: Constraints, *, exact: bool) -> Test:
         if type(value) is not dict:
             return False
         for name, item in value.items():
-            check = find(name)
-            if check is type(item):
+            check, kind = find(name), type(item)
+            if check is kind:
                 continue
             if check is None:
                 if closed:
@@ -290,9 +292,16 @@ def _fields(schema: Schema, rules: Constraints, *, exact: bool) -> Test:
                 check = extra
                 if check is None:
                     continue
-            if type(check) is type or not check(item):
+            form = type(check)
+            if form is int:
+                if kind is not str or len(item) > check:
+                    return False
+            elif form is frozenset:
+                if kind is not str or item not in check:
+                    return False
+            elif form is type or not check(item):
                 return False
-        return True
+        return not required or all(map(value.__contains__, required))
 
     return test
 
@@ -303,10 +312,8 @@ def _bare_value(value: Any) -> bool:
 
 def _names(schema: Schema, rules: Constraints, *, exact: bool) -> Test:
     """Has an object the fields that it must have, and as many as it may?"""
-    required = frozenset(rules.required) | wanted_fields(schema) if exact else frozenset(rules.required)
+    required = frozenset(_required(schema, rules, exact=exact))
     low, high, embedded = rules.min_properties, rules.max_properties, schema.embedded
-    if low is None and high is None and not embedded:
-        return (lambda value: required <= value.keys()) if required else _anything
 
     def test(value: dict[str, Any]) -> bool:
         if (low is not None and len(value) < low) or (high is not None and len(value) > high):
@@ -316,16 +323,26 @@ def _names(schema: Schema, rules: Constraints, *, exact: bool) -> Test:
     return test
 
 
-def _plain_type(schema: Schema, *, exact: bool) -> type | None:
+def _required(schema: Schema, rules: Constraints, *, exact: bool) -> tuple[str, ...]:
+    return (*rules.required, *wanted_fields(schema)) if exact else rules.required
+
+
+def _plain(schema: Schema, *, exact: bool) -> type | int | frozenset[Any] | None:
+    """The type, where nothing else is asked; of a text how long it may be, or which it may be; None where more is."""
     rules = constraints_of(schema)
-    if (exact or not rules.nullable) and rules.unlimited():
-        if rules.types == ("string",):
-            return str
-        if rules.types == ("boolean",):
-            return bool
-        if rules.types == ("object",) and not (exact or schema.properties or schema.additional or schema.embedded):
-            return dict
-    return None
+    if len(rules.types) != 1 or (rules.nullable and not exact):
+        return None
+    kind, asked = rules.types[0], rules.asked()
+    if kind == "string" and asked == {"max_length"}:
+        return rules.max_length
+    if kind == "string" and asked == {"enum"}:
+        return rules.enum_keys
+    if asked or (kind == "object" and (exact or schema.properties or schema.additional or schema.embedded)):
+        return None
+    return _PLAIN.get(kind)
+
+
+_PLAIN: dict[str, type] = {"string": str, "boolean": bool, "object": dict}
 
 
 def _branches(rules: Constraints) -> list[Test]:

@@ -89,22 +89,14 @@ class Constraints:
         self.one_of = [Schema(r) for r in get("oneOf") or ()]
         self.not_ = Schema(raw["not"]) if get("not") is not None else None
 
-    def unlimited(self) -> bool:
-        """Nothing but the type is asked."""
-        return not (
-            self.format
-            or self.enum
-            or self.pattern
-            or self.required
-            or self.all_of
-            or self.any_of
-            or self.one_of
-            or self.not_
-            or not self.extra_allowed
-            or any(getattr(self, name) is not None for name in _LIMITS)
-        )
+    def asked(self) -> set[str]:
+        """What is asked beside the type."""
+        asked = {name for name in _ASKED if getattr(self, name)}
+        asked |= {name for name in _LIMITS if getattr(self, name) is not None}
+        return asked if self.extra_allowed else asked | {"extra_allowed"}
 
 
+_ASKED = ("format", "enum", "pattern", "required", "all_of", "any_of", "one_of", "not_")
 _LIMITS = tuple(name for name in Constraints.__slots__ if name.startswith(("min", "max", "multiple")))
 
 
