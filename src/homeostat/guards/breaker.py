@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
+from homeostat.guards.policy import Breaker as Limits
 from homeostat.guards.policy import GuardPolicy
 from homeostat.loop.breaker import Breaker, BreakerPolicy, Refusal
 from homeostat.loop.fleet import Drift, Fleet, Hold, Verdict
@@ -30,7 +33,12 @@ def judge(policy: GuardPolicy, fleet: Fleet, verdict: Verdict, now: float) -> No
 
 def thresholds(policy: GuardPolicy) -> BreakerPolicy:
     """When the breakers of this fleet open, and for how long."""
-    return BreakerPolicy(policy.breaker.failures, policy.breaker.open_for.total_seconds())
+    return _thresholds(policy.breaker)
+
+
+@lru_cache(256)
+def _thresholds(limits: Limits) -> BreakerPolicy:
+    return BreakerPolicy(limits.failures, limits.open_for.total_seconds())
 
 
 def _why(breaker: Breaker) -> str:

@@ -9,12 +9,13 @@ annotation of the composer's definition, and what need not even be looked at by 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from functools import cache
 from types import TracebackType
 from typing import Any
 
 from msgspec.structs import replace
 
-from homeostat.client import Client, Key, Unreachable
+from homeostat.client import Client, Key, Resource, Unreachable
 from homeostat.loop.compose import Composer, applied_by
 from homeostat.loop.composed import Composed, key_of
 from homeostat.loop.controller import MANAGER, Controller, Seen
@@ -55,7 +56,8 @@ class Children(Provider[ChildSpec, ChildState], group="composed.homeostat.dev", 
         self.mark_of: Callable[[Ref, Diff], str] | None = None
         """Which change set is noted on what is applied; None: none ever is."""
         self._composer = composer
-        self._client = client
+        self._manager = composer.manager
+        self._kind: Callable[[str, str], Resource[Object]] = cache(client.kind)
         self._live: dict[Ref, LiveObject] = {}
 
     def live(self, ref: Ref) -> LiveObject:
@@ -74,11 +76,10 @@ class Children(Provider[ChildSpec, ChildState], group="composed.homeostat.dev", 
         live = self._live.get(task.ref)
         if live is None or live.kind.api_version != manifest["apiVersion"]:
             metadata = manifest["metadata"]
-            kind = self._client.kind(manifest["apiVersion"], manifest["kind"])
-            live = LiveObject(
-                kind, metadata["name"], metadata.get("namespace", ""), self._composer.manager, marks=self.mark_of is not None
+            kind = self._kind(manifest["apiVersion"], manifest["kind"])
+            live = self._live[task.ref] = LiveObject(
+                kind, metadata["name"], metadata.get("namespace", ""), self._manager, marks=self.mark_of is not None
             )
-            self._live[task.ref] = live
         if await live.read() is None:
             return ABSENT
         found = live.owned(manifest) if task.deleting else await live.about(manifest)

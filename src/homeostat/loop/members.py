@@ -26,7 +26,7 @@ class Members:
 
     def __init__(self) -> None:
         self.fleets: dict[str, Fleet] = {}
-        self._names: dict[Ref, str] = {}
+        self._in: dict[Ref, Fleet] = {}
         self._refs: dict[Where, Ref] = {}
         self._of: dict[str, set[Ref]] = {}
 
@@ -35,44 +35,44 @@ class Members:
         return self._refs.get(where)
 
     def __contains__(self, ref: Ref) -> bool:
-        return ref in self._names
+        return ref in self._in
 
     def fleet(self, ref: Ref) -> Fleet | None:
         """The fleet of a resource; None where it is in none."""
-        return self.fleets.get(self._names.get(ref, ""))
+        return self._in.get(ref)
 
     def join(self, ref: Ref, name: str, make: Callable[[str], Fleet], leave: Callable[[Ref], None]) -> Fleet:
         """Puts a resource into the fleet of this name, which is made where there is none.
 
         Who has to go before leaves: itself, from another, and whoever had its name before.
         """
-        before = self._names.get(ref)
-        if before != name:
-            if before is not None:
-                leave(ref)
-            where = where_of(ref)
-            if (namesake := self._refs.get(where)) is not None:
-                leave(namesake)
-            self._refs[where] = ref
-            self._names[ref] = name
-            self._of.setdefault(name, set()).add(ref)
+        before = self._in.get(ref)
+        if before is not None:
+            if before.name == name:
+                return before
+            leave(ref)
+        where = where_of(ref)
+        if (namesake := self._refs.get(where)) is not None:
+            leave(namesake)
         fleet = self.fleets.get(name)
         if fleet is None:
             fleet = self.fleets[name] = make(name)
-        fleet.size = len(self._of[name]) - len(fleet.aside)
+        self._refs[where], self._in[ref] = ref, fleet
+        self._of.setdefault(name, set()).add(ref)
+        self._size(fleet)
         return fleet
 
     def count(self, ref: Ref, exists: bool) -> None:
         """Whether a resource is among those that the size of its fleet counts."""
-        if (fleet := self.fleet(ref)) is not None and bool(exists) == (ref in fleet.aside):
+        if (fleet := self._in.get(ref)) is not None and bool(exists) == (ref in fleet.aside):
             (fleet.aside.discard if exists else fleet.aside.add)(ref)
-            fleet.size = len(self._of[fleet.name]) - len(fleet.aside)
+            self._size(fleet)
 
     def leave(self, ref: Ref) -> Fleet | None:
         """Takes a resource out of its fleet, which it gives."""
         if self._refs.get(where := where_of(ref)) == ref:
             del self._refs[where]
-        fleet = self.fleets.get(name := self._names.pop(ref, ""))
+        fleet = self._in.pop(ref, None)
         if fleet is not None:
             fleet.forget(ref)
             fleet.unknown.pop(ref, None)
@@ -81,6 +81,9 @@ class Members:
             fleet.observed.pop(ref, None)
             fleet.aside.discard(ref)
             fleet.moving.pop(ref, None)
-            self._of[name].discard(ref)
-            fleet.size = len(self._of[name]) - len(fleet.aside)
+            self._of[fleet.name].discard(ref)
+            self._size(fleet)
         return fleet
+
+    def _size(self, fleet: Fleet) -> None:
+        fleet.size = len(self._of[fleet.name]) - len(fleet.aside)

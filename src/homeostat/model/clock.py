@@ -23,9 +23,8 @@ class Clock:
         self._second = -1
         self._text = ""
 
-    def now(self) -> float:
-        """Seconds since the epoch."""
-        return time.time()
+    now: Callable[[], float] = staticmethod(time.time)
+    """Seconds since the epoch; no step in between, for it is asked dozens of times for each object."""
 
     def timestamp(self) -> str:
         """`2026-01-31T12:00:00Z`; formatted once a second."""
