@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from homeostat.api.patch.merge_patch import apply_merge_patch
 from homeostat.insight.fleets import hold_of
 from homeostat.loop.fleet import Cause, Drift, Hold, Op, Ref
 from homeostat.loop.record import Record
-from homeostat.loop.status import status_of
+from homeostat.loop.status import merge_patch, status_of
 from homeostat.model.conditions import find_condition
 
 NOW = "2027-01-15T08:00:00Z"
@@ -32,3 +33,10 @@ def test_what_failed_says_why_and_that_it_is_tried_again() -> None:
     assert (said["Ready"]["status"], said["Ready"]["message"]) == ("False", "the fuse is blown")
     assert (said["Reconciling"]["status"], said["Reconciling"]["message"]) == ("True", "to update: colour")
     assert hold_of(obj) is None
+
+
+@pytest.mark.parametrize("before", [{}, {"a": 1, "b": {"c": 2, "d": 3}, "e": [1]}])
+def test_a_patch_makes_one_status_of_another(before: dict[str, Any]) -> None:
+    after = {"a": None, "b": {"c": 4, "f": None}, "g": {"h": 5}}
+    assert apply_merge_patch(before, merge_patch(before, after)) == {"b": {"c": 4}, "g": {"h": 5}}
+    assert merge_patch(before, before) == {}

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import uuid
+from datetime import UTC, datetime
 
-from homeostat.model.clock import Ids, format_micro_time
+import pytest
+
+from homeostat.model.clock import Ids, format_micro_time, format_time
 
 
 def test_ids_by_the_same_seed_are_the_same_ones() -> None:
@@ -41,3 +45,8 @@ def test_a_process_that_is_forked_gives_other_ids() -> None:
 def test_times_are_shown_to_the_microsecond() -> None:
     assert format_micro_time(1_731_679_200) == "2024-11-15T14:00:00.000000Z"
     assert format_micro_time(1_731_679_200.123456) == "2024-11-15T14:00:00.123456Z"
+
+
+@pytest.mark.parametrize("seconds", [0, 0.999, -0.001, 1795000000.0, 1795000000.999999, -86400.5])
+def test_a_time_is_that_of_the_second_it_is_in(seconds: float) -> None:
+    assert format_time(seconds) == datetime.fromtimestamp(math.floor(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

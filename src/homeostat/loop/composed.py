@@ -230,8 +230,8 @@ class Composed(InMemory):
     # What changes
 
     def _parent_changed(self, key: Key) -> None:
-        known, found = self._known.get(key), self._parents.packed(key)
-        if known is None or found is None or known.heard != found.mark:  # our own reports come by here too
+        known = self._known.get(key)
+        if known is None or (found := self._parents.packed(key)) is None or known.heard != found.mark:  # our own reports come by here too
             self._queue.add(key)
 
     def _kind_read(self) -> None:
