@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import pytest
+from tests.loop.virtual import run
 
 from homeostat.loop.deadline import Deadlines
 
-SOON = 0.01
-NEVER = 30.0
+SOON = 1.0
+NEVER = 3600.0
 
 
+def in_virtual_time(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    @functools.wraps(test)
+    def virtual() -> None:
+        run(test())
+
+    return virtual
+
+
+@in_virtual_time
 async def test_what_takes_too_long_fails_as_a_timeout() -> None:
     deadlines = Deadlines()
     with pytest.raises(TimeoutError), deadlines.within(SOON):
@@ -22,6 +35,7 @@ async def test_what_takes_too_long_fails_as_a_timeout() -> None:
     await asyncio.sleep(0)  # and the task goes on
 
 
+@in_virtual_time
 async def test_what_ends_in_time_is_let_be_also_after_its_deadline() -> None:
     deadlines = Deadlines()
     with deadlines.within(SOON):
@@ -29,6 +43,7 @@ async def test_what_ends_in_time_is_let_be_also_after_its_deadline() -> None:
     await asyncio.sleep(3 * SOON)
 
 
+@in_virtual_time
 async def test_an_earlier_deadline_is_kept_though_a_later_one_was_set_first() -> None:
     deadlines, order = Deadlines(), []
 
@@ -41,6 +56,7 @@ async def test_an_earlier_deadline_is_kept_though_a_later_one_was_set_first() ->
     assert order == [SOON, 2 * SOON, 4 * SOON]
 
 
+@in_virtual_time
 async def test_a_deadline_inside_of_another_fails_by_itself() -> None:
     deadlines = Deadlines()
     with deadlines.within(NEVER):
@@ -49,6 +65,7 @@ async def test_a_deadline_inside_of_another_fails_by_itself() -> None:
         await asyncio.sleep(0)
 
 
+@in_virtual_time
 async def test_who_is_cancelled_by_another_is_cancelled_and_not_late() -> None:
     deadlines = Deadlines()
 
@@ -63,6 +80,7 @@ async def test_who_is_cancelled_by_another_is_cancelled_and_not_late() -> None:
         await task
 
 
+@in_virtual_time
 async def test_who_is_cancelled_at_the_very_deadline_is_cancelled() -> None:
     deadlines = Deadlines()
 
@@ -79,6 +97,7 @@ async def test_who_is_cancelled_at_the_very_deadline_is_cancelled() -> None:
         await task
 
 
+@in_virtual_time
 async def test_an_error_at_the_deadline_is_told_as_it_is() -> None:
     async def work() -> None:
         with Deadlines().within(SOON):
@@ -91,6 +110,7 @@ async def test_an_error_at_the_deadline_is_told_as_it_is() -> None:
         await work()
 
 
+@in_virtual_time
 async def test_no_time_at_all_is_over_at_once() -> None:
     with pytest.raises(TimeoutError), Deadlines().within(0.0):
         await asyncio.sleep(NEVER)
