@@ -83,7 +83,7 @@ def decode_json(body: bytes) -> tuple[Any, list[str]]:
             raise Malformed(f"invalid character '\\x1f' looking for beginning of value: {_COMPRESSED}") from None
         unfinished = not body or error.msg.startswith("unexpected end")
         raise Malformed("unexpected end of JSON input" if unfinished else str(error)) from None
-    if body.count(b"{") + body.count(b"[") > MAX_DEPTH:
+    if len(body) > 2 * MAX_DEPTH and body.count(b"{") + body.count(b"[") > MAX_DEPTH:
         _limit_depth(value)
     # What encodes to the same bytes, blanks aside, has as many fields as was sent: none stood twice.
     again = orjson.dumps(value)

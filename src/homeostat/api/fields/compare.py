@@ -79,7 +79,7 @@ def _claimed_items(t: Type, value: list[Any]) -> Fields:
             continue
         out[key] = {} if key in seen else _owned(claimed(t.item, item))
         seen.add(key)
-    return dict(sorted(out.items()))
+    return dict(sorted(out.items())) if len(out) > 1 else out
 
 
 def _owned(below: Fields | None) -> Fields:

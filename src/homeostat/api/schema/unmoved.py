@@ -16,7 +16,7 @@ def refit(schema: Schema, obj: dict[str, Any], before: Fitting = NOTHING) -> Fit
 
     Gives those of the changed fields that the schema has nothing against: they need no second look, as long as they stay.
     """
-    if has_embedded(schema) or not before.keys() <= obj.keys() or not wanted_fields(schema) <= obj.keys():
+    if has_embedded(schema) or not (before.keys() if before else wanted_fields(schema)) <= obj.keys():
         return None
     fitting: dict[str, Any] = {}
     for name, value in obj.items():
