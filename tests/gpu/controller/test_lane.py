@@ -119,3 +119,26 @@ async def test_who_ends_before_its_start_is_read_back_was_started(world: World, 
         ended = await world.phase("short", "Succeeded")
         assert outcomes == [Outcome.DONE]
         assert [one["status"] for one in ended["status"]["conditions"] if one["type"] == "Ready"] == ["True"]
+
+
+async def test_a_start_that_decisions_count_already_is_no_reason_to_decide_again_once_it_is_written(world: World) -> None:
+    async with world.node("n1", 1):
+        await world.quota(1)
+        await world.declare("first")
+        running = await world.phase("first", "Running")
+        governor = world.engine.controllers[WORKLOAD.name]._governor
+        ref = Ref(WORKLOAD.name, "default", "first", running["metadata"]["uid"])
+        async with governor.turn, asyncio.timeout(30):
+            obj = governor.known.object(ref)
+            for counted, answer, wakes in ((True, obj, False), (False, obj, True), (True, None, True), (True, _later(obj), True)):
+                governor._firm = {ref.uid: None} if counted else {}
+                governor._wake.clear()
+                with governor.writing(ref) as wrote:
+                    if answer is not None:
+                        wrote(answer)
+                assert governor._wake.is_set() is wakes
+            governor._firm = {}
+
+
+def _later(obj: dict[str, Any]) -> dict[str, Any]:
+    return {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(int(obj["metadata"]["resourceVersion"]) + 1)}}

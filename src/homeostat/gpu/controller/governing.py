@@ -1,6 +1,6 @@
 """Runs the governor on what is declared and reported: a snapshot, a decision, and wishes that the loop asks for.
 
-Whatever changes wakes it, a moment later, and a timer does. It decides only on whole copies of what there is, and never while
+Whatever changes what it decides on wakes it, a moment later, and a timer does. It decides only on whole copies of what there is, and never while
 something is being written that it would have to know of: what was let through counts from the moment at which its write begins. So two
 workloads are never promised the same GPU, however decisions and writes fall together.
 """
@@ -64,6 +64,8 @@ FRESH_CYCLES = 6
 """A plan is no longer to be relied on after so many times the seconds between two."""
 FRESH_SECONDS = 30.0
 MANAGER = "homeostat-governor"
+UNREADABLE = (ArithmeticError, LookupError, TypeError, ValueError)
+"""What reading an object raises that no schema would let in."""
 _ENDED = ("Succeeded", "Failed")
 
 
@@ -145,14 +147,28 @@ class Governor:
     def _hearer(self, kind: str) -> Callable[[Key], None]:
         def heard(key: Key) -> None:
             self._changed[kind, key] = None
-            if kind != LEASE or self.hearing.returns(self._informers[LEASE].get(key.name, key.namespace)):  # hearts beat all the time
+            if kind == WORKLOAD.kind:
+                wakes = self._hear_workload(key)
+            else:  # hearts beat all the time
+                wakes = kind != LEASE or self.hearing.returns(self._informers[LEASE].get(key.name, key.namespace))
+            if wakes:
                 self._wake.set()
-            if kind == WORKLOAD.kind and key not in self._uids:
-                self._came.setdefault(key, self._clock.now())
-            elif kind == WORKLOAD.kind and (uid := self._uids[key]) in self._placed and uid not in self._promised:
-                self._hear_agents(self._refs[uid])
 
         return heard
+
+    def _hear_workload(self, key: Key) -> bool:
+        """Takes note of a change; gives whether that is something to decide on. What is being written wakes when that is done, and what follows
+        from a report when it was written down: before that it counts for nobody."""
+        uid = self._uids.get(key)
+        if uid is None:
+            self._came.setdefault(key, self._clock.now())
+            return True
+        if uid in self._promised or uid not in self._placed:
+            return uid not in self._promised
+        try:
+            return not self._hear_agents(self._refs[uid])
+        except UNREADABLE:  # whoever takes it in says so
+            return True
 
     async def _run(self) -> None:
         for informer in self._informers.values():
@@ -233,7 +249,7 @@ class Governor:
         for kind, key in changed:
             try:
                 self._take(kind, key)
-            except (ArithmeticError, LookupError, TypeError, ValueError) as error:  # one that no schema would let in holds up no other
+            except UNREADABLE as error:  # one that no schema would let in holds up no other
                 log.warning("%s %s cannot be read and is left out: %s", kind, key, error)
                 if kind == WORKLOAD.kind and (ref := self._refs.get(self._uids.get(key, ""))) is not None:
                     self._unread.add(ref.uid)
@@ -318,19 +334,22 @@ class Governor:
         self._firm.pop(uid, None)
         self._taken_up.pop(uid, None)
 
-    def _hear_agents(self, ref: Ref) -> None:
-        """Has the loop look at once at what agents reported: waves wait for it, and what follows from it is written down."""
+    def _hear_agents(self, ref: Ref) -> bool:
+        """Has the loop look at once at what agents reported: waves wait for it, and what follows from it is written down. Gives whether
+        something does."""
         packed, known = self.known.packed(ref), self._said.get(ref.uid)
         if packed is None or (known is not None and known[0] is packed):
-            return
+            return False
         obj = self.known.open(packed)
         said = reported(obj.get("status") or {})
         before = said if known is None else known[1]
         self._said[ref.uid] = (packed, said)
         if before != said:
             self.hearing.speaks([node for _, node, *_ in set(said[1]) - set(before[1])])
-        if before != said or self.known.settled(obj) is not None:
+        follows = self.known.settled(obj) is not None
+        if before != said or follows:
             self.bell.ring(ref)
+        return follows
 
     def _take_policy(self, obj: Object) -> None:
         if obj["metadata"]["name"] != "default":
@@ -452,11 +471,17 @@ class Governor:
 
     @contextlib.contextmanager
     def writing(self, ref: Ref) -> Iterator[Callable[[Object], Object]]:
-        """While it lasts a workload is being written: hand what the server answers to what it gives, and it is known without being read again."""
+        """While it lasts a workload is being written: hand what the server answers to what it gives, and it is known without being read again.
+
+        What decisions count as placed is, when that was written, what it was decided to be: nothing new follows from it.
+        """
         key, mine = Key(ref.namespace, ref.name), ref.uid not in self._promised
         self._promised.add(ref.uid)
+        written = ""
 
         def wrote(obj: Object) -> Object:
+            nonlocal written
+            written = obj["metadata"]["resourceVersion"]
             self.known.wrote(ref, obj)
             return obj
 
@@ -466,7 +491,11 @@ class Governor:
             if mine:
                 self._promised.discard(ref.uid)
             self._changed[WORKLOAD.kind, key] = None
-            self._wake.set()
+            packed = self.known.packed(ref)
+            if ref.uid in self._firm and packed is not None and packed.revision == written:
+                self._hear_agents(ref)  # from here on they tell something new
+            else:
+                self._wake.set()
 
     async def carry_out(self, ref: Ref, target: WorkloadState) -> Object:
         """Writes what a workload is to be, for agents to act on; gives what was written. `Moved` where that is no longer what is wanted."""

@@ -36,6 +36,7 @@ class Speaker:
         self._teller, self._recorder = Teller(client, clock, manager), Recorder(client, clock)
         self._submitted: dict[str, str] = {}  # by uid, of those whose status does not say so yet
         self._due: set[str] = set()  # by uid: those for whom there are words
+        self._busy = False  # with more important work, when it last spoke
 
     async def run(self) -> None:
         """Writes, until it is cancelled."""
@@ -49,6 +50,7 @@ class Speaker:
 
     def speak(self, snapshot: Snapshot, plan: Plan, *, busy: bool) -> Iterable[Ref]:
         """Says what is new; gives those that the loop has to look at for it. `busy`: there is more important work."""
+        self._busy = busy
         uids = dict.fromkeys(self._waiting.renew(plan.pending, snapshot.now, busy=busy))
         for notice in self._notices.of(plan, self._about):
             if self._recorder.room(notice.warning):
@@ -68,7 +70,7 @@ class Speaker:
     @property
     def again(self) -> float:
         """After so many seconds it should be asked to speak again, though nothing happens: what is told is to be true."""
-        return EVERY_SECONDS if self._waiting.owes else math.inf
+        return EVERY_SECONDS if self._waiting.owes or self._busy else math.inf
 
     # Of one workload
 

@@ -49,11 +49,7 @@ class Holding:
         tenant = self._informer.get(name)
         if tenant is None or "deletionTimestamp" in tenant["metadata"]:
             raise Moved(f"the tenant {name} is being deleted, or is no more")
-        uid = tenant["metadata"]["uid"]
-        if FINALIZER in (tenant["metadata"].get("finalizers") or ()):
-            self._written.discard(uid)  # from now on the informer knows better
-            return True
-        return uid in self._written
+        return self._shows_held(tenant) or tenant["metadata"]["uid"] in self._written
 
     async def keep(self, snapshot: Snapshot) -> None:
         """Holds those of which something is on GPUs, and lets go of those that were deleted and of which nothing is."""
@@ -69,11 +65,17 @@ class Holding:
     def _due(self, busy: Collection[str], departing: Collection[str]) -> Iterator[tuple[str, bool]]:
         """Names, and whether each is to be held. Who was deleted is let go by a decision that knew of it: an earlier one may have begun something."""
         for tenant in self._informer.all():
-            name, held = tenant["metadata"]["name"], FINALIZER in (tenant["metadata"].get("finalizers") or ())
+            name, held = tenant["metadata"]["name"], self._shows_held(tenant)
             if held and name in departing and name not in busy:
                 yield name, False
             elif not held and name in busy and name not in departing and tenant["metadata"]["uid"] not in self._written:
                 yield name, True
+
+    def _shows_held(self, tenant: Object) -> bool:
+        held = FINALIZER in (tenant["metadata"].get("finalizers") or ())
+        if held:
+            self._written.discard(tenant["metadata"]["uid"])  # from now on the informer knows better
+        return held
 
     async def _write(self, name: str, *, on: bool) -> None:
         """Puts our finalizer on or takes it off, by what the server has now."""
