@@ -178,15 +178,16 @@ class Fleet:
         return all(self.open[node] and self.free[node, gpu] >= milli for (node, gpu), milli in want.items())
 
     def _move(self, taken: Taken, need: Need, sign: int) -> None:
-        seen = set()
+        seen, nodes = set(), {node for _, node, _, _ in taken}
         for replica, node, gpu, milli in taken:
-            self.room.change(node, gpu, sign * milli)
+            self.free[node, gpu] += sign * milli
             assert sign > 0 or not milli or self.free[node, gpu] >= 0, "a GPU is given to more than it has room for"
             if replica not in seen:
                 seen.add(replica)
                 self.room.cpu[node] += sign * need.cpu
                 self.room.memory[node] += sign * need.memory
-        self.packer.touch(*{node for _, node, _, _ in taken})
+        self.room.recount(*nodes)
+        self.packer.touch(*nodes)
 
     # where it fits
 

@@ -102,9 +102,14 @@ class Room:
     def change(self, node: int, gpu: int, milli: int) -> None:
         """Frees so much of one GPU; less with a negative amount."""
         self.gpus[node, gpu] += milli
-        free = self.gpus[node].tolist()
-        self.whole[node], self.largest[node] = free.count(WHOLE), max(free)
-        self.total[node] = sum(one for one in free if one > 0)
+        self.recount(node)
+
+    def recount(self, *nodes: int) -> None:
+        """Counts a few nodes anew whose GPUs were written to."""
+        for node in nodes:
+            free = self.gpus[node].tolist()
+            self.whole[node], self.largest[node] = free.count(WHOLE), max(free)
+            self.total[node] = sum(one for one in free if one > 0)
 
     def _count(self, nodes: Ints) -> None:
         free = self.gpus[nodes]

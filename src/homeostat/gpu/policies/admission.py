@@ -55,8 +55,8 @@ class Admission:
         queue = self._with_quota(cycle.order)
         hopeful = self._fits_now(queue)
         self._remember_shut_out(queue[~hopeful])
-        stuck = np.flatnonzero(~hopeful)[: self.holds]
-        queue = queue[np.union1d(np.flatnonzero(hopeful), stuck)]
+        hopeful[np.flatnonzero(~hopeful)[: self.holds]] = True  # nodes are held back for these
+        queue = queue[hopeful]
         position = missed = 0
         while position < len(queue):
             at = int(queue[position])
