@@ -140,8 +140,13 @@ def _same(declared: Any, live: Any, keys: tuple[str, ...]) -> bool:
     """Whether they are the same item; a key that is not declared gets its default from the server, and says nothing."""
     if not isinstance(declared, (dict, Mapping)) or not isinstance(live, (dict, Mapping)):
         return False
-    said = [key for key in keys if declared.get(key) is not None]
-    return bool(said) and all(declared[key] == live.get(key) for key in said)
+    said = False
+    for key in keys:
+        if (value := declared.get(key)) is not None:
+            if value != live.get(key):
+                return False
+            said = True
+    return said
 
 
 def settle(declared: Any, would: Any, live: Any) -> Any:
