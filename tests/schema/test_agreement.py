@@ -109,3 +109,10 @@ def test_what_fields_may_be_together_is_judged_by_all_of_them(limit: dict[str, A
     before = {"a": "x"}
     assert not validate(schema, before)
     assert validate(schema, {**before, "b": "y"}, before, current=True)
+
+
+@pytest.mark.parametrize("rule", [{"maximum": 5}, {"minimum": 2**64}, {"multipleOf": 0.5}, {"multipleOf": 3}])
+def test_whole_numbers_that_go_reads_as_floats_are_held_to_limits_too(rule: dict[str, Any]) -> None:
+    schema = Schema({"type": "number", **rule})
+    assert not accepts(schema)(2**63)
+    assert explain(schema, 2**63, "", None).problems

@@ -14,6 +14,8 @@ import orjson
 from homeostat.api.schema.compiled import compiled, constraints_of
 from homeostat.api.schema.correlate import Correlated
 from homeostat.api.schema.values import (
+    INT64_MAX,
+    INT64_MIN,
     Constraints,
     fits_format,
     in_enum,
@@ -183,6 +185,8 @@ def _check_format(rules: Constraints, value: str, name: str) -> Findings:
 
 def _check_number(rules: Constraints, value: float, name: str) -> Findings:
     findings = Findings(1)
+    if not INT64_MIN <= value <= INT64_MAX:
+        value = float(value)  # as Go reads it
     type_name = rules.types[0] if len(rules.types) == 1 else ""
     described = f"{type_name} with format {rules.format}" if rules.format else f"{type_name} (default format)"
 

@@ -222,7 +222,9 @@ def _number(rules: Constraints, *, whole: bool) -> Test:
         if type(value) is not int and type(value) is not float:
             return False
         if type(value) is int and not INT64_MIN <= value <= INT64_MAX:
-            return not whole
+            if whole:
+                return False
+            value = float(value)  # as Go reads it
         return (
             (not whole or type(value) is int or is_whole(value))
             and (low is None or not too_low(value, low, rules.exclusive_min))
