@@ -63,6 +63,7 @@ def definition(raw: Any, **more: Any) -> dict[str, Any]:
 @given(JUNK, json_values())
 @example({"type": "object", "items": None}, {})
 @example({"type": "object", "properties": None}, {})
+@example({"type": "object", "x-kubernetes-list-map-keys": None}, {})
 def test_a_schema_of_junk_is_refused_or_works(raw: Any, value: Any) -> None:
     made = definition({"type": "object", "properties": {"spec": raw}})
     default_crd(made)

@@ -135,6 +135,12 @@ class Informer(Generic[T]):
         where = namespace or self._which.namespace or self._resource.client.namespace
         return self._cache.get(Key(where if self._namespaced else "", name))
 
+    def at(self, key: Key) -> T | None:
+        """One object by a key that this informer told, or None where there is none."""
+        if not self.synced:
+            self._check()
+        return self._cache.get(key)
+
     def all(self, namespace: str = "") -> list[T]:
         """All objects, or those of a namespace."""
         self._check()

@@ -93,7 +93,7 @@ class ChildKinds:
 
     def get(self, kind: Kind, key: Key) -> Packed | None:
         """One object of a kind, as it was last heard of."""
-        return self._informers[kind].get(key.name, key.namespace)
+        return self._informers[kind].at(key)
 
     def all(self) -> Iterator[Packed]:
         """All objects of the kinds that were read."""

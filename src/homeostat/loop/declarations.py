@@ -50,22 +50,22 @@ class Followed:
         await self._informer.wait_synced()
 
     def get(self, key: Key) -> Object | None:
-        found = self._informer.get(key.name, key.namespace)
+        found = self._informer.at(key)
         return None if found is None else found.load()
 
     def packed(self, key: Key) -> Packed | None:
         """One as it came."""
-        return self._informer.get(key.name, key.namespace)
+        return self._informer.at(key)
 
     def mark(self, key: Key) -> Hashable:
-        found = self._informer.get(key.name, key.namespace)
+        found = self._informer.at(key)
         if found is None:
             return None
         adopt = (found.load()["metadata"].get("annotations") or {}).get(ADOPT) if _ADOPTS in found.body else None
         return (found.uid, found.generation, found.deleting, adopt)
 
     def revision(self, key: Key) -> str:
-        found = self._informer.get(key.name, key.namespace)
+        found = self._informer.at(key)
         return "" if found is None else found.revision
 
     def all(self) -> list[Key]:

@@ -211,13 +211,18 @@ def _explain(child: Object) -> str:
 
 def child_is(child: Mapping[str, Any], kind: str) -> bool:
     """Whether the condition of a child is true, and about the child as it is declared now."""
-    return is_said(child, kind, child["metadata"]["generation"])
+    said = find_condition(child, kind)
+    return said is not None and _holds(said, child["metadata"]["generation"])
 
 
 def is_said(obj: Mapping[str, Any], kind: str, generation: int) -> bool:
     """Whether a condition is true, and about this generation; `obj` need have no more than its status."""
     said = find_condition(obj, kind)
-    return said is not None and said.get("status") == "True" and said.get("observedGeneration") == generation
+    return said is not None and _holds(said, generation)
+
+
+def _holds(said: Mapping[str, Any], generation: int) -> bool:
+    return said.get("status") == "True" and said.get("observedGeneration") == generation
 
 
 def going(obj: Mapping[str, Any]) -> bool:

@@ -42,7 +42,7 @@ class Schema:
     def __init__(self, raw: Raw, resolve: Resolve | None = None) -> None:
         self.raw = raw
         self._resolve = resolve
-        self.type: str = raw.get("type", "")
+        self.type: str = raw.get("type") or ""
         self.nullable: bool = raw.get("nullable", False) is True
         self.preserve_unknown: bool = raw.get("x-kubernetes-preserve-unknown-fields", False) is True
         self.int_or_string: bool = (
@@ -50,11 +50,11 @@ class Schema:
         )
         self.embedded: bool = raw.get("x-kubernetes-embedded-resource", False) is True
         self.default: Any = raw.get("default", UNSET)
-        self.list_type: str = raw.get("x-kubernetes-list-type", "atomic")
-        self.list_keys: tuple[str, ...] = tuple(raw.get("x-kubernetes-list-map-keys", ()))
-        self.map_type: str = raw.get("x-kubernetes-map-type", "granular")
-        self.merge_key: str = raw.get("x-kubernetes-patch-merge-key", "")
-        strategy: str = raw.get("x-kubernetes-patch-strategy", "")
+        self.list_type: str = raw.get("x-kubernetes-list-type") or "atomic"
+        self.list_keys: tuple[str, ...] = tuple(raw.get("x-kubernetes-list-map-keys") or ())
+        self.map_type: str = raw.get("x-kubernetes-map-type") or "granular"
+        self.merge_key: str = raw.get("x-kubernetes-patch-merge-key") or ""
+        strategy: str = raw.get("x-kubernetes-patch-strategy") or ""
         self.merge_strategy: frozenset[str] = frozenset(strategy.split(",")) if strategy else frozenset()
         self._properties: dict[str, Schema] | None = None
         self._items: Schema | None = None

@@ -160,7 +160,7 @@ class Sources:
         self._queue.add(key)
 
     def _changed(self, key: Key) -> None:
-        obj = self.informer.get(key.name, key.namespace)
+        obj = self.informer.at(key)
         mark = (obj["metadata"]["uid"], obj["metadata"].get("generation", 0)) if obj is not None else ("", 0)
         if self._generations.get(key) != mark:  # our own reports come by here too
             self._generations[key] = mark
@@ -179,7 +179,7 @@ class Sources:
                 self._queue.done(key)
 
     async def _look(self, key: Key) -> None:
-        obj = self.informer.get(key.name, key.namespace)
+        obj = self.informer.at(key)
         if obj is None:
             self._set(key, None)
             return

@@ -86,7 +86,7 @@ class Holdings:
         return informer.get(child.name, child.namespace) if informer is not None and informer.synced else None
 
     def find(self, kind: Kind, key: Key) -> Packed | None:
-        return self._informers[kind].get(key.name, key.namespace)
+        return self._informers[kind].at(key)
 
     def of(self, uid: str) -> dict[Child, Packed]:
         """All that has the label of this Sync. Raises `NotYet` where some of it cannot be read."""

@@ -90,7 +90,7 @@ class Board:
             await informer.stop()
 
     def _policy_moved(self, key: Key) -> None:
-        policy = self.policies.get(key.name, key.namespace)
+        policy = self.policies.at(key)
         if policy is not None:
             self.waves.note(policy)
             self._peak(policy)
@@ -156,7 +156,7 @@ class Board:
         tally = self.tallies[name]
 
         def heard(key: Key) -> None:
-            tally.put(key, informer.get(key.name, key.namespace))
+            tally.put(key, informer.at(key))
             self._tell(name, key)
 
         return heard

@@ -145,7 +145,7 @@ class Judge:
             await self._heard.wait()
 
     async def _take(self, keys: list[tuple[str, Key]]) -> None:
-        found = [(kind, key, self._informers[kind].get(key.name, key.namespace)) for kind, key in keys]
+        found = [(kind, key, self._informers[kind].at(key)) for kind, key in keys]
         packs = [packed for _, _, packed in found]
         objects = _loaded(packs) if len(packs) < SLICE else await asyncio.to_thread(_loaded, packs)
         for (kind, key, _), obj in zip(found, objects, strict=True):

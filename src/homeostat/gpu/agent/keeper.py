@@ -148,7 +148,7 @@ class Keeper:
     # What should be here
 
     def _changed(self, key: Key) -> None:
-        workload = self._placed.informer.get(key.name, key.namespace)
+        workload = self._placed.informer.at(key)
         if workload is not None and (workload.uid in self._hosted or self._node in nodes_of(workload)):
             self._take(workload)
         for uid in self._uids.get(key, ()):

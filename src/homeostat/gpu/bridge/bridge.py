@@ -159,7 +159,7 @@ class Bridge:
                     await self._wake.wait()
 
     def _heard(self, key: Key) -> None:
-        found = self._placed.informer.get(key.name, key.namespace)
+        found = self._placed.informer.at(key)
         uids = {**self._uids.get(key, {})}
         if found is not None and not self.nodes.keys().isdisjoint(nodes_of(found)):
             uids[found.uid] = None

@@ -150,7 +150,7 @@ class Governor:
             if kind == WORKLOAD.kind:
                 wakes = self._hear_workload(key)
             else:  # hearts beat all the time
-                wakes = kind != LEASE or self.hearing.returns(self._informers[LEASE].get(key.name, key.namespace))
+                wakes = kind != LEASE or self.hearing.returns(self._informers[LEASE].at(key))
             if wakes:
                 self._wake.set()
 
@@ -256,7 +256,7 @@ class Governor:
                     self.bell.ring(ref)  # whoever looks at it says so in its status
 
     def _take(self, kind: str, key: Key) -> None:
-        obj = self._informers[kind].get(key.name, key.namespace)
+        obj = self._informers[kind].at(key)
         if kind == WORKLOAD.kind:
             self._take_workload(key, obj)
             return

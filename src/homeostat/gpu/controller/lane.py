@@ -55,11 +55,11 @@ class Shared:
         return self._governor.known.at(key)
 
     def mark(self, key: Key) -> Hashable:
-        found = self._informer.get(key.name, key.namespace)
+        found = self._informer.at(key)
         return None if found is None else (found.uid, found.generation, found.deleting)
 
     def revision(self, key: Key) -> str:
-        found = self._informer.get(key.name, key.namespace)
+        found = self._informer.at(key)
         return "" if found is None else found.revision
 
     def all(self) -> list[Key]:

@@ -108,7 +108,7 @@ async def changeset(viewer: Viewer, board: Board, params: Mapping[str, str]) -> 
 
     def heard(kind: str, key: Key | None) -> None:
         informer = board.rows.get(kind)
-        one = informer.get(key.name, key.namespace) if informer is not None and key is not None else None
+        one = informer.at(key) if informer is not None and key is not None else None
         if kind == KIND or one is None or mark_of(one) == name:
             pace.changed()
 

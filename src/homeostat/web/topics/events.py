@@ -33,7 +33,7 @@ async def events(viewer: Viewer, board: Board, params: Mapping[str, str]) -> Asy
             while True:
                 await pace.turn()
                 keys, waiting = list(waiting), {}
-                now = (informer.get(key.name, key.namespace) for key in keys)
+                now = (informer.at(key) for key in keys)
                 if told := [_event(one) for one in now if one is not None]:
                     yield {"events": told}
         finally:

@@ -35,7 +35,7 @@ async def rows(viewer: Viewer, board: Board, params: Mapping[str, str]) -> Async
                 await pace.turn()
                 keys, waiting = list(waiting), {}
                 seen = [key for key in keys if viewer.sees(kind, key.namespace)]
-                now = {key: informer.get(key.name, key.namespace) for key in seen}
+                now = {key: informer.at(key) for key in seen}
                 changed = [row_of(one) for one in now.values() if one is not None]
                 gone = [list(key) for key, one in now.items() if one is None]
                 if changed or gone:
