@@ -12,6 +12,7 @@ from typing import Any
 from homeostat.api.fields.sets import SELF, Fields, union
 from homeostat.api.fields.types import ATOMIC, DEDUCED, METADATA, Type, Untypable
 from homeostat.model.equality import same
+from homeostat.model.errors import UNSET
 
 SERVER_KEPT = frozenset(
     (
@@ -30,6 +31,7 @@ SERVER_KEPT = frozenset(
 
 _EMPTY: dict[str, Any] = {}
 _CONTAINERS = frozenset((dict, list))
+_SCALARS = frozenset((str, int, float, bool))
 _FLAT_MOST = 16  # names in a map, or items in a list, that are worth remembering
 _NAME_MOST = 64  # characters in the key of such an item
 
@@ -274,6 +276,13 @@ def _compare_maps(t: Type, old: dict[str, Any], new: dict[str, Any]) -> Changes:
     changed: Fields = {}
     removed: Fields = {}
     for name in sorted(old.keys() | new.keys()):
+        before, after = old.get(name, UNSET), new.get(name, UNSET)
+        if before is after:
+            continue
+        if type(before) is type(after) and type(before) in _SCALARS:  # leaves, whatever they are declared as
+            if before != after:
+                changed["f:" + name] = _EMPTY
+            continue
         more, less = _compare_key(t, name, old, new)
         if more is not None:
             changed["f:" + name] = more
