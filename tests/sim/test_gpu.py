@@ -52,6 +52,11 @@ def test_what_could_not_be_told_of_for_a_while_is_looked_at_again_though_it_wait
     assert run(143).fine  # else the loop suspects its observer for ever
 
 
+def test_a_machine_that_is_back_and_the_governor_do_not_take_turns_in_a_report() -> None:
+    """What was taken out of its reports, for it was lost, it tells again: from that on it is heard, and no longer lost."""
+    assert run(130146).fine
+
+
 def _job(name: str, command: str = "0", **spec: Any) -> dict[str, Any]:
     of = {"tenant": "red", "priority": 0, "preemption": {"mode": "Never"}, "command": ["/bin/sleep", command, "0"], **spec}
     return {"metadata": {"name": name}, "spec": of, "status": {"assignment": [{"node": name, "gpus": [0]}]}}

@@ -492,9 +492,10 @@ class Governor:
                 self._promised.discard(ref.uid)
             self._changed[WORKLOAD.kind, key] = None
             packed = self.known.packed(ref)
-            if ref.uid in self._firm and packed is not None and packed.revision == written:
-                self._hear_agents(ref)  # from here on they tell something new
-            else:
+            ours_is_last = packed is not None and packed.revision == written
+            if ours_is_last and ref.uid in self._placed:
+                self._hear_agents(ref)  # from here on they tell something new: also what was just taken out of their reports
+            if not (ours_is_last and ref.uid in self._firm):
                 self._wake.set()
 
     async def carry_out(self, ref: Ref, target: WorkloadState) -> Object:
