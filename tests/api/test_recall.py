@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from homeostat.api import builtin, route
@@ -53,6 +53,10 @@ def registry() -> Registry:
 
 
 @given(method=methods, path=st.one_of(anywhere, nearby), query=st.sampled_from(["", "?watch=1"]))
+@example(method="GET", path="/api/v1/pods//api", query="")
+@example(method="GET", path="/api/v1/nodes//status", query="")
+@example(method="GET", path="/api/v1/nodes/", query="")
+@settings(max_examples=1000)
 def test_what_is_recalled_is_what_would_be_found_out(registry: Registry, method: str, path: str, query: str) -> None:
     request = Request(method, path + query, [])
     recalled, found = route.recall(registry, request, ANYBODY), understood(registry, request)

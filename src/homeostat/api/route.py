@@ -63,23 +63,28 @@ _SUBRESOURCES: dict[tuple[str, str], Verb] = {
 
 def recall(registry: Registry, request: Request, user: User) -> Call | None:
     """What `resolve` says of a path, where that is plain and its collection was asked for before; None where it has to be asked."""
-    path, name, subresource = request.path, "", ""
+    place = registry.place(request.path)
+    if place is not None:
+        return _recalled(request, user, place)
+    path, _, name = request.path.rpartition("/")
+    subresource = ""
     place = registry.place(path)
     if place is None:
+        subresource = name
         path, _, name = path.rpartition("/")
-        place = registry.place(path)
-    if place is None:
-        path, _, above = path.rpartition("/")
-        name, subresource = above, name
         place = registry.place(path)
         if place is None or not _plain(subresource) or (path.endswith("/namespaces") and subresource not in _OF_A_NAMESPACE):
             return None
-    if name and not (_plain(name) and place.resource.namespaced == bool(place.namespace)):
+    if not _plain(name) or place.resource.namespaced != bool(place.namespace):
         return None
+    return _recalled(request, user, place, name, subresource)
+
+
+def _recalled(request: Request, user: User, place: Place, name: str = "", subresource: str = "") -> Call | None:
     try:
         return _call(request, user, place, name, subresource)
     except ApiError:
-        return None
+        return None  # who may not use a kind is not told whether there is one
 
 
 def resolve(registry: Registry, request: Request, segments: list[str], user: User) -> Call | None:
