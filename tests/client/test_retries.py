@@ -12,7 +12,7 @@ import pytest
 from homeostat.client import Answer, Client, Unreachable
 from homeostat.client.backoff import Backoff
 from homeostat.client.errors import from_answer
-from homeostat.client.transport import Headers
+from homeostat.client.transport import Headers, Reply
 from homeostat.model.errors import ApiError, not_found, too_many_requests, unavailable
 
 Outcome = ApiError | Unreachable | bytes
@@ -145,3 +145,11 @@ def test_an_answer_that_is_no_status_is_still_an_error() -> None:
     assert (error.code, error.retry_after, error.message) == (502, 3, "<html>Bad Gateway</html>")
     assert from_answer(429, {}, b"").reason == "TooManyRequests"
     assert from_answer(404, {}, b"[1]").code == 404
+
+
+async def test_a_refusal_in_process_is_the_one_that_would_have_been_read() -> None:
+    refusal = too_many_requests("slow down")
+    read = Reply(429, {}, orjson.dumps(refusal.status())).refusal()
+    handed = Reply(429, {}, b"", refusal).refusal()
+    assert handed is refusal
+    assert vars(read) == vars(handed)
