@@ -157,9 +157,9 @@ def success_response(status: int = 200, **said: Any) -> Response:
 
 
 def error_response(error: ApiError) -> Response:
-    """A refusal, with the headers that belong to it."""
+    """A refusal, with the headers that belong to it. What was under way when it was raised is let go of: it holds the answer itself."""
     response = Response(error.code, orjson.dumps(error.status()))
-    response.error = error
+    response.error = error.with_traceback(None)
     if error.retry_after:
         response.headers.append((b"retry-after", str(error.retry_after).encode()))
     if error.code == 401:

@@ -78,6 +78,12 @@ class Watch:
         assert value is not None
         if self._shared is None:
             return _encode(kind, self.shape.single(Entry(event.key, value, event.revision, event.created)))
+        if event.form is self._shared and event.told == kind:
+            return event.line
+        if event.form is None:
+            event.form, event.told = self._shared, kind
+            event.line = _encode(kind, self._shared.serve(value, event.revision))
+            return event.line
         memo = event.memo
         if memo is None:
             memo = event.memo = {}

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
+import msgspec
+
 from homeostat.client.objects import Form, Identity, Key, newer
 
 T = TypeVar("T")
@@ -18,7 +20,7 @@ ENDED_KEPT = 1000
 """How many ends are remembered, for answers to writes that come after them."""
 
 
-class _Held(NamedTuple, Generic[T]):
+class _Held(msgspec.Struct, Generic[T], gc=False):
     object: T
     uid: str
     revision: str
@@ -101,7 +103,8 @@ class Cache(Generic[T]):
 
     def event(self, kind: str, obj: T) -> Key | None:
         """An event of the watch; the key where something changed."""
-        identity = key, uid, revision = self._form.identity(obj)
+        identity = self._form.identity(obj)
+        key, uid, revision = identity.key, identity.uid, identity.revision
         self.revision = revision or self.revision
         if kind != "DELETED":
             return key if self.put(obj, identity) else None
@@ -113,9 +116,9 @@ class Cache(Generic[T]):
 
     def leave(self, obj: T) -> Key | None:
         """We changed this object so that it no longer belongs here; the key where it was here."""
-        key, uid, revision = self._form.identity(obj)
-        self._gone[uid] = _Gone(revision, self._lists)
-        return self._end(key, revision)
+        identity = self._form.identity(obj)
+        self._gone[identity.uid] = _Gone(identity.revision, self._lists)
+        return self._end(identity.key, identity.revision)
 
     def remove(self, key: Key, uid: str) -> Key | None:
         """We deleted this object; the key where it was here."""
@@ -137,7 +140,7 @@ class Cache(Generic[T]):
 
     def put(self, obj: T, identity: Identity, *, believe: bool = False) -> bool:
         """An object as a list, an event or a write shows it; says whether that is news. `believe`: whatever is known."""
-        key, uid, revision = identity
+        key, uid, revision = identity.key, identity.uid, identity.revision
         held = self._held.get(key)
         gone = self._gone.get(uid)
         if gone is not None:

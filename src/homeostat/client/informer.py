@@ -217,14 +217,15 @@ class Informer(Generic[T]):
             return
         form = self._resource.form
         made: T = obj if form.shares(obj) else self._decode(body)
-        key, _, revision = identity = form.identity(made)
+        identity = form.identity(made)
+        key = identity.key
         if not self._concerns(key.namespace):
             return
         if self._selects(key, made):
             if not self._cache.put(made, identity):
                 return
             if self._task is not None:
-                self._own[revision] = None
+                self._own[identity.revision] = None
                 if len(self._own) > OWN_KEPT:
                     del self._own[next(iter(self._own))]
             self._tell(key)

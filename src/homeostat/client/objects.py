@@ -11,7 +11,7 @@ import orjson
 T = TypeVar("T")
 
 
-class Key(NamedTuple):
+class Key(msgspec.Struct, frozen=True, order=True, gc=False):
     """Which object of a kind; the namespace is empty where the kind has none."""
 
     namespace: str
@@ -63,7 +63,7 @@ class Metadata(msgspec.Struct, rename="camel", omit_defaults=True):
     owner_references: list[OwnerReference] = []
 
 
-class Identity(NamedTuple):
+class Identity(msgspec.Struct, frozen=True, gc=False):
     """Who an object is and which state of it this is."""
 
     key: Key

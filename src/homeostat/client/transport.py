@@ -67,8 +67,12 @@ class Reply:
         return orjson.loads(self.body)
 
     def refusal(self) -> ApiError:
-        """What an answer that says no means; the error itself where whoever refused is in this process."""
-        return self._error or errors.from_answer(self.status, self.headers, self.body)
+        """What an answer that says no means; the error itself, once, where whoever refused is in this process.
+
+        It is not kept here: who raises it holds this answer, and both would stay until the garbage collector comes by.
+        """
+        error, self._error = self._error, None
+        return error or errors.from_answer(self.status, self.headers, self.body)
 
     async def read(self) -> bytes:
         taken, self._taken = self._taken, True

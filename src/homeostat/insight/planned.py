@@ -53,7 +53,7 @@ def judge_plan(view: View, plan: Plan) -> list[FleetVerdict]:
     for step in plan.changes:
         if (fleet := _declare(view, plan, step)) is not None:
             touched[fleet.name] = fleet
-    there = {ref[:3]: ref for ref in view.objects} if plan.below else {}
+    there = {(ref.kind, ref.namespace, ref.name): ref for ref in view.objects} if plan.below else {}
     for one in plan.below:
         for fleet in _enter_below(view, plan, one, touched, there):
             touched[fleet.name] = fleet

@@ -77,8 +77,14 @@ def inherited(parent: Mapping[str, Any], leaves: bool) -> dict[str, Any]:
         return {"annotations": {DELETION_CHANGE_SET if leaves else CHANGE_SET: write.name}}
     if not write.by:
         return {}
-    entry = {"manager": write.by, "time": format_time(write.at), "fieldsV1": {"f:spec": {}}}
-    return {"managedFields": [{**entry, "operation": _TAKEN_AWAY if leaves else "Update"}]}
+    return {"managedFields": _meant(write.by, write.at, leaves)}
+
+
+@lru_cache(256)
+def _meant(by: str, at: float, leaves: bool) -> list[dict[str, Any]]:
+    """Managed fields that say who meant it and when; the same for all that were meant together, and nobody's to change."""
+    entry = {"manager": by, "time": format_time(at), "fieldsV1": {"f:spec": {}}}
+    return [{**entry, "operation": _TAKEN_AWAY if leaves else "Update"}]
 
 
 def _owners(entries: Sequence[Mapping[str, Any]], *path: str) -> Iterator[tuple[str, str]]:

@@ -219,11 +219,13 @@ class ComposerController(Controller):
         plain = seen.observation.known and not seen.record.reversals and not seen.record.repaired_at
         if not plain or isinstance(seen.declared, Absent):
             return None
-        return ready_status(seen.obj["metadata"]["generation"], seen.declared, seen.identity)
+        declared = seen.obj["spec"]  # what is declared is kept once
+        return ready_status(seen.obj["metadata"]["generation"], declared if declared == seen.declared else seen.declared, seen.identity)
 
     def settled(self, key: Key, obj: Object, seen: Seen) -> None:
-        """Its state was noted when its status was written; the object itself is read again when it is looked at again."""
+        """Its state was noted when its status was written; the object itself is read, and compared, again when it is looked at again."""
         self.children.live(seen.ref).obj = None
+        self._comparer.forget(seen.ref)
 
     async def unmoved(self, keys: Sequence[Key], *, first: bool) -> set[Key]:
         return await self._composed.unmoved(keys, fresh=not first)

@@ -57,7 +57,7 @@ def too_deep() -> ComposeError:
     return ComposeError(f"more than {DEEPEST} composers stand one below the other: most likely one composes its own kind, or two each other's, without end")
 
 
-class Child(NamedTuple):
+class Child(msgspec.Struct, frozen=True, order=True, gc=False):
     """Which child: versions of one group are the same."""
 
     group: str

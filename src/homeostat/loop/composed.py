@@ -165,7 +165,7 @@ class Composed(InMemory):
         if known is None or obj is None:
             return False
         found = self._heard_of(key, obj)
-        return found is not None and known == (found.uid, found.revision)
+        return found is not None and known.is_of(found)
 
     def _heard_of(self, key: Key, obj: Object) -> Packed | None:
         """A child as it was last heard of."""
@@ -246,7 +246,7 @@ class Composed(InMemory):
         declared = self._objects.get(name)
         owner = None if found is None else self._lineage.parent_of(found)
         if declared is not None:
-            if found is None or self._verified.get(name) != (found.uid, found.revision):  # else: our own write
+            if found is None or (seen := self._verified.get(name)) is None or not seen.is_of(found):  # else: our own write
                 self._bell.ring(self.ref_of(declared))
         elif owner is not None:
             self._queue.add(owner)  # one of ours that is not declared: it is to go

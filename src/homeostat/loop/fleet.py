@@ -57,7 +57,7 @@ class Phase(StrEnum):
     FAILED = "failed"  # the last action failed, or what it did was not healthy
 
 
-class Ref(NamedTuple):
+class Ref(msgspec.Struct, frozen=True, order=True, gc=False):
     """One declared resource. Identity includes the uid: a reused name is another resource."""
 
     kind: str  # plural.group

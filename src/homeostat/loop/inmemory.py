@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
-from homeostat.client import Key
+import msgspec
+
+from homeostat.client import Key, Packed
 from homeostat.loop.declarations import ADOPT, Object
 from homeostat.loop.fleet import Ref
 from homeostat.loop.parents import going
 from homeostat.model.errors import conflict, not_found
 
 
-class Verified(NamedTuple):
+class Verified(msgspec.Struct, frozen=True, gc=False):
     """Of which very object, in which state, it was last seen that it is as declared."""
 
     uid: str
     revision: str
+
+    def is_of(self, one: Packed) -> bool:
+        """Whether an object is the very one, and in that state."""
+        return self.uid == one.uid and self.revision == one.revision
 
 
 class InMemory:

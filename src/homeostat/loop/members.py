@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+
+import msgspec
 
 from homeostat.client import Key
 from homeostat.loop.fleet import Fleet, Ref
 
 
-class Where(NamedTuple):
+class Where(msgspec.Struct, frozen=True, order=True, gc=False):
     """A key in the queue: which kind, which resource."""
 
     kind: str

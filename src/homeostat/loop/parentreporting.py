@@ -75,8 +75,8 @@ class ParentReporter:
             return
         status[OBSERVED_AT] = now
         if is_said({"status": status}, "Ready", obj["metadata"]["generation"]):
-            verified = {child: self._verified.get(key) for child, key in known.declared.items()}
-            status["verified"] = known.digest(verified) if all(verified.values()) else None  # type: ignore[arg-type]
+            verified = {child: one for child, key in known.declared.items() if (one := self._verified.get(key)) is not None}
+            status["verified"] = known.digest(verified) if len(verified) == len(known.declared) else None
             self._queue.not_later(known.key)
         elif not known.problem and all(map(under_way, children)) and self._waits(known, PATIENCE_SECONDS):
             return

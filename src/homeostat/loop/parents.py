@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import orjson
@@ -14,6 +14,9 @@ from homeostat.client import Key
 from homeostat.loop.compose import Child, applied_by
 from homeostat.loop.declarations import ADOPT, Object
 from homeostat.model.conditions import find_condition, set_condition
+
+if TYPE_CHECKING:
+    from homeostat.loop.inmemory import Verified
 
 SHOWN = 3
 """How many children that are not as declared are named."""
@@ -40,9 +43,12 @@ class Parent(msgspec.Struct):
     problem: str = ""
     composed_at: float = 0.0  # on the clock of the event loop
 
-    def digest(self, seen: Mapping[Child, tuple[str, str]]) -> str:
-        """Names what is wanted of the children, and the very states (uid and revision) in which they were seen to be so."""
-        lines = [(*child, self.wanted[child], *seen[child]) for child in sorted(self.wanted)]
+    def digest(self, seen: Mapping[Child, Verified]) -> str:
+        """Names what is wanted of the children, and the very states in which they were seen to be so."""
+        lines = [
+            (child.group, child.kind, child.namespace, child.name, self.wanted[child], seen[child].uid, seen[child].revision)
+            for child in sorted(self.wanted)
+        ]
         return xxh3_128_hexdigest(orjson.dumps(lines, option=orjson.OPT_SORT_KEYS))
 
 

@@ -9,6 +9,7 @@ import orjson
 
 from homeostat.client import Client, Informer, Key, Packed
 from homeostat.loop.compose import Child
+from homeostat.loop.inmemory import Verified
 from homeostat.loop.provider import CATEGORY
 from homeostat.model.errors import ApiError
 from homeostat.sources.kinds import SYNC_LABEL
@@ -101,14 +102,14 @@ class Holdings:
                 found[Child(group, kind, one.key.namespace, one.key.name)] = one
         return found
 
-    async def listed(self, *, fresh: bool) -> dict[Key, tuple[str, str]]:
+    async def listed(self, *, fresh: bool) -> dict[Key, Verified]:
         """In which state each is, by the key that it is declared under; `fresh` asks the server."""
         await asyncio.sleep(0)
-        now: dict[Key, tuple[str, str]] = {}
+        now: dict[Key, Verified] = {}
         for kind, informer in list(self._informers.items()):
             plural = self.names[kind][0]
             found = await self._client.kind(*kind, Packed).list(labels=SYNC_LABEL) if fresh else informer.all()
-            now.update((Key(one.key.namespace, f"{plural}/{one.key.name}"), (one.uid, one.revision)) for one in found)
+            now.update((Key(one.key.namespace, f"{plural}/{one.key.name}"), Verified(one.uid, one.revision)) for one in found)
         return now
 
 

@@ -178,7 +178,7 @@ class Synced:
         if obj is None or found is None or seen is None:
             return False
         live = self.holdings.get((obj["spec"]["manifest"]["apiVersion"], found[1].kind), found[1])
-        return live is not None and seen == (live.uid, live.revision)
+        return live is not None and seen.is_of(live)
 
     async def unmoved(self, keys: Iterable[Key], fresh: bool) -> set[Key]:
         """Those whose objects are in the very state in which they were last seen to be as declared."""
@@ -225,7 +225,7 @@ class Synced:
         name = Key(key.namespace, f"{self.holdings.names[kind][0]}/{key.name}")
         live, obj = self.holdings.find(kind, key), self.declared.get(name)
         if obj is not None:
-            if live is None or self.declared.seen(name) != (live.uid, live.revision):  # else: our own write
+            if live is None or (seen := self.declared.seen(name)) is None or not seen.is_of(live):  # else: our own write
                 self._bell.ring(self.declared.ref_of(obj))
         elif live is not None and (owner := self._by_uid.get(sync_of(live))) is not None:
             self._queue.add(owner)  # one of ours that is not declared: it is to go

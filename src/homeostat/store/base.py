@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -55,11 +55,8 @@ class ReadOnly(StoreError):
     """The file system takes no writes: the write was not done; what was acknowledged before is safe."""
 
 
-class Entry(NamedTuple):
-    """A key's value at a revision: the one that wrote it (`revision`) and the one that created the key (`created`).
-
-    A tuple, because a list makes ten thousand of them and a frozen dataclass costs three times as much to make.
-    """
+class Entry(msgspec.Struct, frozen=True, gc=False):
+    """A key's value at a revision: the one that wrote it (`revision`) and the one that created the key (`created`)."""
 
     key: str
     value: bytes
@@ -67,21 +64,23 @@ class Entry(NamedTuple):
     created: int
 
 
-class Event:
+class Event(msgspec.Struct, gc=False, eq=False, weakref=False):
     """One change of one key. `value` is None when the key was deleted; `previous` is None when it was created.
 
-    `memo` is free for readers: an event is one object, whoever watches, so what was encoded for one is there for all.
+    What readers have made of it is free for them to keep here: an event is one object, whoever watches, so what was encoded for one is
+    there for all. `line` is that in one form (`form`, told as `told`), which is all there is as a rule; `memo` has the others. Thousands of
+    events are kept, and the garbage collector looks at none: nothing that is kept here may lead back to the event.
     """
 
-    __slots__ = ("created", "key", "memo", "previous", "revision", "value")
-
-    def __init__(self, key: str, revision: int, value: bytes | None, previous: bytes | None, created: int) -> None:
-        self.key = key
-        self.revision = revision
-        self.value = value
-        self.previous = previous
-        self.created = created
-        self.memo: Any = None
+    key: str
+    revision: int
+    value: bytes | None
+    previous: bytes | None
+    created: int
+    form: Any = None
+    told: str = ""
+    line: bytes = b""
+    memo: Any = None
 
     def __repr__(self) -> str:
         kind = "deleted" if self.value is None else "created" if self.previous is None else "changed"
@@ -97,20 +96,20 @@ class Page(msgspec.Struct, frozen=True):
     remaining: int = 0
 
 
-class Put(NamedTuple):
+class Put(msgspec.Struct, frozen=True, gc=False):
     """Sets a key to a value."""
 
     key: str
     value: bytes
 
 
-class Delete(NamedTuple):
+class Delete(msgspec.Struct, frozen=True, gc=False):
     """Removes a key; one that does not exist is no error."""
 
     key: str
 
 
-class Compare(NamedTuple):
+class Compare(msgspec.Struct, frozen=True, gc=False):
     """Holds if the key was last written at `revision`; 0 means that the key must not exist."""
 
     key: str

@@ -64,9 +64,9 @@ class Packer:
 
     def entries(self, entries: list[Entry]) -> bytes:
         parts = [b"E"]
-        for key, value, revision, created in entries:
-            name = key.encode()
-            parts += (_ENTRY.pack(len(name), len(value), revision, created), name, value)
+        for entry in entries:
+            name, value = entry.key.encode(), entry.value
+            parts += (_ENTRY.pack(len(name), len(value), entry.revision, entry.created), name, value)
             self._bytes += len(value)
         self._objects += len(entries)
         return self._block(b"".join(parts))

@@ -59,10 +59,11 @@ def _fill(place: DataDirectory, connection: apsw.Connection, revision: int, entr
 
 def _rows(revision: int, entries: Iterable[Entry]) -> Iterator[tuple[Any, ...]]:
     used: dict[int, int] = {}  # keys that one transaction wrote share its revision, and differ by their place in it
-    for key, value, written, created in entries:
+    for entry in entries:
+        key, written, created = entry.key, entry.revision, entry.created
         place = used.get(written, 0)
         if not 0 < created <= written <= revision or place >= MAX_WRITES:
             raise StoreError(f"{key!r} cannot have been written at revision {written}: nothing was restored")
         used[written] = place + 1
         id = first_id(written) + place
-        yield id, key, created, seal(id, key, created, value), value
+        yield id, key, created, seal(id, key, created, entry.value), entry.value

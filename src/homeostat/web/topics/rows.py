@@ -37,6 +37,6 @@ async def rows(viewer: Viewer, board: Board, params: Mapping[str, str]) -> Async
                 seen = [key for key in keys if viewer.sees(kind, key.namespace)]
                 now = {key: informer.at(key) for key in seen}
                 changed = [row_of(one) for one in now.values() if one is not None]
-                gone = [list(key) for key, one in now.items() if one is None]
+                gone = [[key.namespace, key.name] for key, one in now.items() if one is None]
                 if changed or gone:
                     yield {"rows": changed, "gone": gone}
