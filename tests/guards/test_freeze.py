@@ -1,6 +1,7 @@
 from datetime import UTC, datetime
 
 import pytest
+from msgspec.structs import replace
 
 from homeostat.guards import GuardPolicy, Mode, decide
 from homeostat.guards.freeze import covers
@@ -62,4 +63,4 @@ def test_no_approval_lifts_it():
 def test_what_is_composed_is_frozen_as_what_it_is_and_as_what_composes_it(scope):
     child = Ref("children.shops.example.com", "shop", "configmaps/till", "uid-of-the-shop")
     assert covers(Freeze(reason="migration", author="ada", **scope), child)
-    assert not covers(Freeze(reason="migration", author="ada", **scope), child._replace(kind="children.gardens.example.com", name="secrets/till"))
+    assert not covers(Freeze(reason="migration", author="ada", **scope), replace(child, kind="children.gardens.example.com", name="secrets/till"))

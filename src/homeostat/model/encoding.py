@@ -43,6 +43,8 @@ _TAGS = {f"tag:yaml.org,2002:{name}": name for name in _TAG_NAMES}
 _CHANGED = frozenset({dict, list, float})
 _EXACT = 2.0**63
 """Whole numbers below it are integers wherever they are read."""
+_AS_FLOATS = (b".0", b"e+1")
+"""How the encoder writes floats that are whole and below that; a text may hold the same."""
 
 _GZIP = b"\x1f\x8b"
 _COMPRESSED = "the body is compressed by gzip, which is not read here; send it plain"
@@ -76,6 +78,12 @@ def decode_json(body: bytes) -> tuple[Any, list[str]]:
 
     Malformed where it is no JSON: also for NaN, invalid UTF-8, lone surrogates, and more than MAX_DEPTH levels.
     """
+    value, again = _read_json(body)
+    return value, _doubled(body, again)
+
+
+def _read_json(body: bytes) -> tuple[Any, bytes]:
+    """The value, and how we would write it."""
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -85,11 +93,14 @@ def decode_json(body: bytes) -> tuple[Any, list[str]]:
         raise Malformed("unexpected end of JSON input" if unfinished else str(error)) from None
     if len(body) > 2 * MAX_DEPTH and body.count(b"{") + body.count(b"[") > MAX_DEPTH:
         _limit_depth(value)
+    return value, orjson.dumps(value)
+
+
+def _doubled(body: bytes, again: bytes) -> list[str]:
     # What encodes to the same bytes, blanks aside, has as many fields as was sent: none stood twice.
-    again = orjson.dumps(value)
     if again == body or again.translate(None, _BLANK) == body.translate(None, _BLANK):
-        return value, []
-    return value, _json_duplicates(body)
+        return []
+    return _json_duplicates(body)
 
 
 def _limit_depth(value: Any) -> None:
@@ -146,8 +157,9 @@ def decode_yaml(body: bytes) -> tuple[Any, list[str]]:
     """
     if body.lstrip(_BLANK)[:1] in (b"{", b"["):
         try:
-            value, doubled = decode_json(body)
-            return whole_numbers(value), doubled
+            value, again = _read_json(body)
+            whole = any(mark in again for mark in _AS_FLOATS)
+            return whole_numbers(value) if whole else value, _doubled(body, again)
         except Malformed:
             pass  # flow style that is no JSON
     documents = list(_documents(body))
