@@ -38,7 +38,7 @@ from homeostat.api.negotiate import reshape, to_yaml
 from homeostat.api.permission import permit
 from homeostat.api.policies import Policies
 from homeostat.api.registry import Registry, custom_resource
-from homeostat.api.request import Request, Response, error_response, split_path
+from homeostat.api.request import Request, Response, refused, split_path
 from homeostat.api.resource import Object, Resource, split_key
 from homeostat.api.select import named_by_selector
 from homeostat.api.shape import Shape
@@ -226,15 +226,16 @@ class ControlPlane:
     # Requests
 
     async def respond(self, request: Request) -> Response:
-        """Answers a request. Whatever goes wrong becomes a `Status`; nothing escapes."""
+        """Answers a request. Whatever goes wrong becomes the `error` of the answer, which has no body then; nothing escapes."""
         try:
             return await self._route(request)
         except Exception as error:
-            return error_response(_refusal(request, error))
+            return refused(_refusal(request, error))
 
     async def handle(self, request: Request) -> Response:
-        """`respond`, for who may want the answer in YAML, or by gzip."""
+        """`respond`, for who reads a refusal as a `Status`, and may want the answer in YAML, or by gzip."""
         response = await self.respond(request)
+        response.write_out()
         accept = request.header(b"accept")
         if "yaml" in accept and prefers_yaml(accept):
             response = await to_yaml(response)
@@ -302,7 +303,7 @@ class ControlPlane:
                 reshape(response, shape)
         except ApiError as error:
             self._record(call, error.code, started, refusal(error))
-            response = error_response(error)
+            response = refused(error)
         else:
             self._record(call, response.status, started)
         if call.codec.version.deprecated:

@@ -139,6 +139,11 @@ class Response:
         self.error: ApiError | None = None
         self.headers: Headers = [_JSON_TYPE if content_type is JSON else (b"content-type", content_type.encode()), *headers]
 
+    def write_out(self) -> None:
+        """Gives a refusal its body."""
+        if self.error is not None:
+            self.body = orjson.dumps(self.error.status())
+
     def warn(self, texts: Iterable[str]) -> None:
         """Adds `Warning` headers, which kubectl prints."""
         for text in texts:
@@ -157,8 +162,18 @@ def success_response(status: int = 200, **said: Any) -> Response:
 
 
 def error_response(error: ApiError) -> Response:
-    """A refusal, with the headers that belong to it. What was under way when it was raised is let go of: it holds the answer itself."""
-    response = Response(error.code, orjson.dumps(error.status()))
+    """A refusal as it goes over the network."""
+    response = refused(error)
+    response.write_out()
+    return response
+
+
+def refused(error: ApiError) -> Response:
+    """A refusal, with the headers that belong to it, for who is told the error itself: its body is written out when somebody reads it.
+
+    What was under way when it was raised is let go of, for that holds the answer.
+    """
+    response = Response(error.code)
     response.error = error.with_traceback(None)
     if error.retry_after:
         response.headers.append((b"retry-after", str(error.retry_after).encode()))

@@ -114,12 +114,12 @@ class Packed(msgspec.Struct, frozen=True, gc=False, weakref=False):
         return found
 
 
-class _Owner(msgspec.Struct):
+class _Owner(msgspec.Struct, gc=False):
     uid: str = ""
     controller: bool = False
 
 
-class _Facts(msgspec.Struct, rename="camel"):
+class _Facts(msgspec.Struct, rename="camel", gc=False):
     name: str
     namespace: str = ""
     uid: str = ""
@@ -131,7 +131,7 @@ class _Facts(msgspec.Struct, rename="camel"):
     owner_references: list[_Owner] | None = None
 
 
-class _FactsOf(msgspec.Struct):
+class _FactsOf(msgspec.Struct, gc=False):
     metadata: _Facts
 
 

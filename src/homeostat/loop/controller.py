@@ -36,7 +36,7 @@ SHOWN = 3
 """How many lines are shown of what reads back differently."""
 
 
-class Seen(msgspec.Struct):
+class Seen(msgspec.Struct, gc=False):
     """A resource as it was declared and as it was found, and what differs."""
 
     ref: Ref

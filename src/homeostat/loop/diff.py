@@ -17,7 +17,7 @@ from homeostat.model.schema import ANY, Schema
 _GO_ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
 
 
-class Item(msgspec.Struct, frozen=True):
+class Item(msgspec.Struct, frozen=True, gc=False):
     """An item of a list in a path, named as managed fields name it: `k:{"name":"web"}` by its keys, `v:"x"` by its value."""
 
     text: str
@@ -66,7 +66,7 @@ class Who(NamedTuple):
     time: str = ""
 
 
-class Change(msgspec.Struct, frozen=True):
+class Change(msgspec.Struct, frozen=True, gc=False):
     """One field that has to become another. `old` is what was observed, `new` what it shall be; ABSENT where there is none."""
 
     path: Path
@@ -81,7 +81,7 @@ class Change(msgspec.Struct, frozen=True):
         return "+" if self.old is ABSENT else "-" if self.new is ABSENT else "~"
 
 
-class Diff(msgspec.Struct, frozen=True):
+class Diff(msgspec.Struct, frozen=True, gc=False):
     """What would make the world as declared. False where nothing is to be done; `op` and `cause` are None then."""
 
     op: Op | None = None

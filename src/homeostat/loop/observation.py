@@ -49,7 +49,7 @@ State: TypeAlias = Mapping[str, Any] | Absent
 """What a successful read gives: the state as JSON has it, or that there is none."""
 
 
-class Observation(msgspec.Struct):
+class Observation(msgspec.Struct, gc=False):
     """One look at one thing. `at` is when the look ended (wall seconds), `took` how long it was (seconds), `source` who looked."""
 
     state: State | Unknown

@@ -28,7 +28,7 @@ FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
 """Finalizers by which a parent that is deleted waits for its children to go, or to be let go of."""
 
 
-class Parent(msgspec.Struct):
+class Parent(msgspec.Struct, gc=False):
     """What is known of one parent: which of its children are declared, and what is the matter with it."""
 
     key: Key

@@ -46,7 +46,7 @@ class Refused(Exception):
     """
 
 
-class Task(msgspec.Struct):
+class Task(msgspec.Struct, gc=False):
     """For whom a provider works at this moment; `current()` gives it inside `observe`, `apply` and `delete`.
 
     `key` is the same for every try of one creation: hand it to the other side, and nothing is made twice. `identity` is what

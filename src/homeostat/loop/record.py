@@ -18,7 +18,7 @@ REVERSALS_KEPT = 10
 PATHS_KEPT = 20
 
 
-class Intent(msgspec.Struct):
+class Intent(msgspec.Struct, gc=False):
     """An action that was begun."""
 
     op: Op
@@ -35,7 +35,7 @@ def journal_of(status: Mapping[str, Any]) -> list[Any]:
     return [status.get(name) for name in ("lastApplied", "identity", "intent")]
 
 
-class Record(msgspec.Struct):
+class Record(msgspec.Struct, gc=False):
     """The part of a status that the loop itself reads back."""
 
     last_applied: dict[str, Any] | None = None
