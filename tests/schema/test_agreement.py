@@ -70,6 +70,59 @@ def test_what_a_write_changed_is_fitted_as_the_whole_would_be(raw: dict[str, Any
         assert part == whole
 
 
+_STATUS = {
+    "type": "object",
+    "required": ["phase"],
+    "maxProperties": 4,
+    "properties": {
+        "phase": {"type": "string", "enum": ["Waits", "Runs"]},
+        "note": {"type": "string", "maxLength": 3},
+        "count": {"type": "integer", "default": 1},
+        "any": {"x-kubernetes-preserve-unknown-fields": True},
+        "reports": {
+            "type": "array",
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["replica"],
+            "items": {
+                "type": "object",
+                "required": ["replica"],
+                "properties": {"replica": {"type": "integer", "minimum": 0}, "attempt": {"type": "integer", "default": 0}},
+            },
+        },
+    },
+}
+_GOOD = {
+    "phase": st.sampled_from(["Waits", "Runs"]),
+    "note": st.sampled_from(["", "abc"]),
+    "count": st.integers(0, 3),
+    "any": st.sampled_from([{"a": {"b": 1}}, []]),
+    "reports": st.sampled_from([[], [{"replica": 0}], [{"replica": 0, "attempt": 2}, {"replica": 1}]]),
+}
+_BAD = json_values() | st.sampled_from([[{"replica": -1}], [{"attempt": 1}], [{"replica": 1, "b": 2}], [{"replica": 1}, {"replica": 1}], "long"])
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    st.fixed_dictionaries({"phase": _GOOD["phase"]}, optional={name: _GOOD[name] for name in ("note", "count", "any", "reports")}),
+    st.fixed_dictionaries({}, optional={**_GOOD, "k": st.just(1)}) | st.dictionaries(st.sampled_from([*_GOOD, "k"]), _BAD, max_size=2),
+    st.sets(st.sampled_from([*_GOOD]), max_size=2),
+)
+def test_of_a_field_that_was_judged_before_only_what_is_new_in_it_has_to_be(before: dict[str, Any], more: dict[str, Any], gone: set[str]) -> None:
+    schema = Schema({"type": "object", "properties": {"status": _STATUS}})
+    stored = {"status": before}
+    default(schema, stored)
+    if validate(schema, stored):
+        return
+    part = {"status": {name: item for name, item in {**before, **deepcopy(more)}.items() if name not in gone}}
+    whole = deepcopy(part)
+    fitting = refit(schema, part, stored, current=True)
+    if fitting is not None:
+        assert prune(schema, whole) == []
+        default(schema, whole)
+        assert part == whole
+        assert "status" not in fitting or validate(schema, whole) == []
+
+
 @settings(max_examples=400, deadline=None)
 @given(schemas(3) | structural_schemas(), json_values())
 def test_what_fits_is_valid_and_nothing_is_done_to_it(raw: dict[str, Any], value: Any) -> None:

@@ -221,7 +221,8 @@ def fit(call: Call, obj: Object, options: WriteOptions, before: Object | None = 
     schema = call.codec.version.schema
     unknown: list[str] = []
     if call.resource.custom:
-        fitting = refit(schema, obj, NOTHING if before is None or call.codec.narrows else before)
+        before = None if call.codec.narrows else before
+        fitting = refit(schema, obj, before or NOTHING, current=call.codec.is_current(before))
         call.fitting = fitting or NOTHING
         if fitting is None:
             problem = embedded_type_error(schema, obj)

@@ -15,8 +15,8 @@ class Compiled:
     """The memo of one node. Each test answers a single question about a value, without changing it."""
 
     __slots__ = (
-        "accepts", "constraints", "decodes", "embedded", "fill", "fits", "heavy", "lists", "parts", "pruned", "pruned_root", "settled",
-        "wanted",
+        "accepts", "constraints", "decodes", "embedded", "fill", "fits", "heavy", "lists", "names_fit", "parts", "pruned", "pruned_root",
+        "settled", "wanted",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -24,6 +24,7 @@ class Compiled:
         self.accepts: Test | None = None  # is the value valid?
         self.parts: tuple[Test, Test] | Literal[False] | None = None  # are its fields, each by itself, and is it by their names?
         self.fits: Test | None = None  # is it valid, and nothing has to be done to it?
+        self.names_fit: Test | Literal[False] | None = None  # is it, as far as that hangs on which fields it has?
         self.pruned: Test | None = None  # is it free of unknown fields?
         self.pruned_root: Test | None = None  # the same, where it is a whole resource
         self.settled: Test | None = None  # are its defaults filled in and its stray nulls gone?

@@ -7,14 +7,16 @@ from typing import Any
 from homeostat.api.schema.defaulting import default, settled, wanted_fields
 from homeostat.api.schema.embedded import has_embedded
 from homeostat.api.schema.prune import pruned, tidy
-from homeostat.api.schema.validate import NOTHING, Fitting, fits
+from homeostat.api.schema.validate import NOTHING, Fitting, fits, names_fit
+from homeostat.model.errors import UNSET
 from homeostat.model.schema import TYPE_AND_METADATA, Schema
 
 
-def refit(schema: Schema, obj: dict[str, Any], before: Fitting = NOTHING) -> Fitting | None:
+def refit(schema: Schema, obj: dict[str, Any], before: Fitting = NOTHING, *, current: bool = False) -> Fitting | None:
     """Fills in the defaults of what a write changed, seeing that the object was fit `before`. None where that takes a closer look.
 
-    Gives those of the changed fields that the schema has nothing against: they need no second look, as long as they stay.
+    Gives those of the changed fields that the schema has nothing against: they need no second look, as long as they stay. `current`: what
+    was there before was judged by this very schema, so of a status, say, only those of its fields are looked at that are new.
     """
     if has_embedded(schema) or not (before.keys() if before else wanted_fields(schema)) <= obj.keys():
         return None
@@ -30,8 +32,24 @@ def refit(schema: Schema, obj: dict[str, Any], before: Fitting = NOTHING) -> Fit
             continue
         elif child is None or value is None:
             return None
-        elif fits(child)(value):
+        elif (current and _fit_again(child, value, before.get(name))) or fits(child)(value):
             fitting[name] = value
         elif not (before and pruned(child)(value) and default(child, value)):
             return None
     return fitting
+
+
+def _fit_again(schema: Schema, value: Any, before: Any) -> bool:
+    """Whether an object that was fit before is so with the fields that it has now; the defaults of new ones are filled in."""
+    together = names_fit(schema) if type(value) is dict and type(before) is dict else None
+    if not together:
+        return False
+    for name, item in value.items():
+        if item is before.get(name, UNSET):
+            continue
+        child = schema.properties.get(name)
+        if child is None or item is None:
+            return False
+        if not fits(child)(item) and not (default(child, item) and fits(child)(item)):
+            return False
+    return together(value)

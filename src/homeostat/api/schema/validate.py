@@ -102,11 +102,24 @@ def _parts(schema: Schema) -> tuple[Test, Test] | Literal[False]:
     memo = compiled(schema)
     if memo.parts is None:
         rules = constraints_of(schema)
-        of_objects = rules.types == ("object",) or not (rules.types or rules.format)
-        joined = rules.all_of or rules.any_of or rules.one_of or rules.not_ or rules.enum
-        apart = of_objects and not joined and not has_embedded(schema)
-        memo.parts = (_fields(schema, rules, exact=False), _names(schema, rules, exact=False)) if apart else False
+        memo.parts = (_fields(schema, rules, exact=False), _names(schema, rules, exact=False)) if _are_apart(schema, rules) else False
     return memo.parts
+
+
+def names_fit(schema: Schema) -> Test | Literal[False]:
+    """Of what `fits` asks of an object, which fields it has; False where what one may be hangs on the others."""
+    memo = compiled(schema)
+    if memo.names_fit is None:
+        rules = constraints_of(schema)
+        memo.names_fit = _names(schema, rules, exact=True) if _are_apart(schema, rules) else False
+    return memo.names_fit
+
+
+def _are_apart(schema: Schema, rules: Constraints) -> bool:
+    """Is an object right when its fields are, each by itself, and when it has those that it must have?"""
+    of_objects = rules.types == ("object",) or not (rules.types or rules.format)
+    joined = rules.all_of or rules.any_of or rules.one_of or rules.not_ or rules.enum
+    return of_objects and not joined and not has_embedded(schema)
 
 
 def accepts(schema: Schema) -> Test:
