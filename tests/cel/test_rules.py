@@ -223,3 +223,16 @@ class TestRatcheting:
     def test_a_transition_is_never_forgiven(self) -> None:
         ruleset = compiled({"type": "object", "properties": {"a": {**INTEGER, **rules("self != oldSelf")}}})
         assert shown(ruleset, {"a": 1}, {"a": 1}) != []
+
+
+def test_what_was_judged_by_these_rules_and_is_the_very_same_is_not_judged_again() -> None:
+    kept: Raw = {"n": 3}
+    small = compiled({"type": "object", "properties": {"n": INTEGER}, **rules("self.n < 2")})
+    assert small.validate({"spec": kept}, {"spec": kept}, current=True) == []
+    assert [str(e) for e in small.validate({"spec": {"n": 4}}, {"spec": kept}, current=True)] == [str(e) for e in small.validate({"spec": {"n": 4}})]
+    warned: list[str] = []
+    assert small.validate({"spec": kept}, {"spec": kept}, forgiven=warned) == []
+    assert len(warned) == 1  # the rules may be new: then it is forgiven, and said
+
+    growing = compiled({"type": "object", "properties": {"n": INTEGER}, **rules("self.n > oldSelf.n")})
+    assert len(growing.validate({"spec": kept}, {"spec": kept}, current=True)) == 1

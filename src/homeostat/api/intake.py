@@ -270,7 +270,8 @@ def check(call: Call, obj: Object, old: Object | None) -> None:
         if expressions is not None:
             # Rules trust the types that the schema promises: where it was broken, they are not run.
             broken = any(e.reason in _BREAKING for e in errors)
-            errors += [_RULES_SKIPPED] if broken else expressions.validate(obj, old, forgiven=call.warnings)
+            current = call.codec.is_current(old)
+            errors += [_RULES_SKIPPED] if broken else expressions.validate(obj, old, forgiven=call.warnings, current=current)
     else:
         if resource.group != "apiextensions.k8s.io":  # definitions are held by a finalizer of the older form
             errors += _finalizer_errors(metadata)

@@ -94,7 +94,7 @@ def compile_checked(text: str, type_: Type, optional_old: bool, gives: Type) -> 
 class _Node:
     """The rules of one place in the schema and of the places below it."""
 
-    __slots__ = ("additional", "all_of", "by_key", "items", "properties", "rules", "schema")
+    __slots__ = ("additional", "all_of", "by_key", "items", "lasting", "properties", "rules", "schema")
 
     def __init__(self, schema: Schema, rules: Sequence[Rule]) -> None:
         self.schema = schema
@@ -104,6 +104,7 @@ class _Node:
         self.additional: _Node | None = None
         self.all_of: list[_Node] = []
         self.by_key = schema.list_type == "map"
+        self.lasting = False  # whether what held of a value holds as long as it stays: no rule here or below looks at the old one
 
     def empty(self) -> bool:
         return not (self.rules or self.properties or self.items or self.additional or self.all_of)
@@ -118,15 +119,16 @@ class RuleSet:
         self._root = root
 
     def validate(
-        self, obj: Any, old: Any = None, *, path: str = "", forgiven: list[str] | None = None
+        self, obj: Any, old: Any = None, *, path: str = "", forgiven: list[str] | None = None, current: bool = False
     ) -> list[FieldError]:
         """What the rules have against the object, or against going from `old` to it.
 
         Rules with `oldSelf` run only where an old value exists (or where they ask for it to be optional). On an update,
         what a rule without `oldSelf` has against an unchanged value is forgiven, and added to `forgiven` as a warning.
-        `path` is where the object sits; empty for a whole one.
+        `path` is where the object sits; empty for a whole one. `current`: `old` was judged by these very rules, so what is the very same
+        in both is not judged again.
         """
-        run = _Run()
+        run = _Run(current)
         run.visit(self._root, path, obj, old, None, None)
         if not run.errors or old is None:
             return run.errors
@@ -161,15 +163,18 @@ def _build(raw: Mapping[str, Any], schema: Schema, root: bool) -> _Node:
     if isinstance(additional, Mapping) and schema.additional is not None and has_rules(additional):
         node.additional = _build(additional, schema.additional, schema.additional.embedded)
     node.all_of = [_build(branch, schema, root) for branch in raw.get("allOf", ()) if has_rules(branch)]
+    below = [*node.properties.values(), *node.all_of, *filter(None, (node.items, node.additional))]
+    node.lasting = not any(rule.uses_old or rule.error for rule in rules) and all(one.lasting for one in below)
     return node
 
 
 class _Run:
     """One validation of one object: the errors so far, those that are forgiven, and the budget that is left."""
 
-    __slots__ = ("budget", "errors", "forgiven")
+    __slots__ = ("budget", "current", "errors", "forgiven")
 
-    def __init__(self) -> None:
+    def __init__(self, current: bool = False) -> None:
+        self.current = current
         self.budget = OBJECT_LIMIT
         self.errors: list[FieldError] = []
         self.forgiven: list[FieldError] = []
@@ -178,7 +183,7 @@ class _Run:
         self, node: _Node, path: str, obj: Any, old: Any, here: Correlated | None, above: Correlated | None
     ) -> None:
         """`here` pairs the value with its old one, `above` is the nearest ancestor that could be paired."""
-        if obj is None or self.budget < 0:
+        if obj is None or self.budget < 0 or (self.current and obj is old and node.lasting):
             return
         if node.rules:
             self.evaluate(node, path, obj, old, here or above)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from datetime import date
 from functools import lru_cache
 
+from homeostat.api.schema.values import SHORT
 from homeostat.model.names import dns_label_problems, dns_subdomain_problems
 
 Check = Callable[[str], bool]
@@ -48,7 +49,6 @@ _HOST = re.compile(
 ).fullmatch
 
 
-_SHORT = 64  # characters of what is worth remembering
 
 
 def _pattern(text: str) -> Check:
@@ -104,7 +104,7 @@ def _is_date_time(value: str) -> bool:
 
 def _remembered(check: Check) -> Check:
     known = lru_cache(1024)(check)
-    return lambda value: known(value) if len(value) <= _SHORT else check(value)
+    return lambda value: known(value) if len(value) <= SHORT else check(value)
 
 
 def _is_duration(value: str) -> bool:

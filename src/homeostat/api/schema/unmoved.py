@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from homeostat.api.schema.defaulting import default, settled, wanted_fields
+from homeostat.api.schema.defaulting import FILL_LIMIT, default, settled, wanted_fields
 from homeostat.api.schema.embedded import has_embedded
 from homeostat.api.schema.prune import pruned, tidy
 from homeostat.api.schema.validate import NOTHING, Fitting, fits, names_fit
-from homeostat.model.errors import UNSET
+from homeostat.model.errors import UNSET, too_large
 from homeostat.model.schema import TYPE_AND_METADATA, Schema
 
 
@@ -32,11 +32,20 @@ def refit(schema: Schema, obj: dict[str, Any], before: Fitting = NOTHING, *, cur
             continue
         elif child is None or value is None:
             return None
-        elif (current and _fit_again(child, value, before.get(name))) or fits(child)(value):
+        elif (current and _fit_again(child, value, before.get(name))) or _made_fit(child, value):
             fitting[name] = value
-        elif not (before and pruned(child)(value) and default(child, value)):
+        elif not (before and pruned(child)(value)):
             return None
     return fitting
+
+
+def _made_fit(schema: Schema, value: Any) -> bool:
+    """Whether a value fits, with its defaults filled in: so they are in any case. 413 where they are too much."""
+    if fits(schema)(value):
+        return True
+    if not default(schema, value):
+        raise too_large(FILL_LIMIT)
+    return fits(schema)(value)
 
 
 def _fit_again(schema: Schema, value: Any, before: Any) -> bool:
@@ -50,6 +59,6 @@ def _fit_again(schema: Schema, value: Any, before: Any) -> bool:
         child = schema.properties.get(name)
         if child is None or item is None:
             return False
-        if not fits(child)(item) and not (default(child, item) and fits(child)(item)):
+        if not _made_fit(child, item):
             return False
     return together(value)

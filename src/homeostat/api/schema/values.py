@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -19,6 +20,11 @@ if TYPE_CHECKING:
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 _EXACT_FLOAT = 2.0**53 - 1  # beyond it a float no longer names one integer
+
+SHORT = 64
+"""Characters of a text of which it is worth remembering what was found of it: much that is short comes again."""
+REMEMBERED = 256
+"""Texts that each pattern remembers."""
 
 _RANGES = {"int32": (-(2**31), 2**31 - 1), "float": (-3.4028234663852886e38, 3.4028234663852886e38)}
 
@@ -132,7 +138,10 @@ def compile_pattern(pattern: str) -> Callable[[str], object]:
     """
     compiled = compile_re2(pattern)
     search: Callable[[str], object] = compiled.search
-    return search if compiled.programsize <= HEAVY else HeavyPattern(search, compiled.programsize)
+    if compiled.programsize > HEAVY:
+        return HeavyPattern(search, compiled.programsize)
+    known = lru_cache(REMEMBERED)(search)
+    return lambda text: known(text) if len(text) <= SHORT else search(text)
 
 
 class HeavyPattern:
