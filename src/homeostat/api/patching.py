@@ -1,25 +1,153 @@
-"""Patches as they come in: their media types, their bodies, and the objects that they make of others."""
+"""Patch and apply: what comes in as a patch, of whichever kind, and the objects that it makes of others."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from homeostat.api import changesets, fields
 from homeostat.api.call import Call, WriteOptions
-from homeostat.api.intake import fit, locate, metadata_problem, wrong_kind, wrong_type
+from homeostat.api.intake import fit, locate, metadata_problem, place, strictness, unnamed, wrong_kind, wrong_type
 from homeostat.api.patch import (
     apply_json_patch,
     apply_merge_patch,
     apply_strategic_merge_patch,
     unknown_operation_fields,
 )
+from homeostat.api.request import Response
 from homeostat.api.resource import Object
+from homeostat.api.schema import refused_nulls
 from homeostat.api.wording import json_word, plain
-from homeostat.model.encoding import Malformed, decode_json
-from homeostat.model.errors import ApiError, FieldError, bad_request, invalid, unsupported_media_type
+from homeostat.api.write import change, insert, intent_changed, reset_of, served
+from homeostat.model.encoding import Malformed, decode_json, decode_yaml
+from homeostat.model.errors import ApiError, FieldError, bad_request, conflict, invalid, unsupported_media_type
 from homeostat.model.protocol import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
 from homeostat.model.schema import Schema
+
+if TYPE_CHECKING:
+    from homeostat.api.plane import ControlPlane
+
+
+async def patch(plane: ControlPlane, call: Call) -> Response:
+    """PATCH, of whichever kind the content type says."""
+    media = patch_media(call)
+    if media == APPLY_PATCH:
+        return await apply(plane, call)
+    options = WriteOptions(call, "PatchOptions")
+    unused = [await plane.apart(call, 0, read_patch, call, options, media)]
+
+    def patched(live: Object) -> Object:
+        document = served(call, _own(call, live))
+        # The outcome is made of the patch and is altered in place: where it must be made again, the patch is read again.
+        body = unused.pop() if unused else orjson.loads(call.request.body)
+        new, text = patch_document(call, document, body, media, call.codec.version.schema)
+        return from_patch(call, new, options, text, document)
+
+    return await change(plane, call, patched, options, conformed=True)
+
+
+def _own(call: Call, live: Object) -> Object:
+    """The live object for a change to start from. The rules of built-in kinds work in place: they get their own copy."""
+    return live if call.resource.custom else orjson.loads(orjson.dumps(live))
+
+
+async def apply(plane: ControlPlane, call: Call) -> Response:
+    """Server-side apply: creates the object, or merges what this manager declares into it."""
+    options = WriteOptions(call, "PatchOptions", applying=True)
+    config = await plane.apart(call, 0, read_configuration, call, options)
+    unused = [config]
+
+    def declared() -> Object:
+        """As it was sent: who takes it may alter it, so it is read anew for the next one."""
+        return unused.pop() if unused else read_configuration(call)
+
+    entry = await plane.store.get(call.key)
+    if entry is None:
+        plane.authorize_create(call)
+        if call.subresource:
+            raise call.not_found()
+        if not config["metadata"].get("name"):
+            raise unnamed(call)
+        if config["metadata"].get("uid"):
+            why = f"the provided object specified uid {config['metadata']['uid']}, and no existing object was found"
+            raise conflict(call.resource.group, call.resource.plural, call.name, f"uid mismatch: {why}")
+        merged = await plane.apart(call, 0, _merge_marked, plane, call, None, declared, options)
+        try:
+            return await insert(plane, call, merged, options, applied=True)
+        except ApiError as refusal:
+            if refusal.reason != "AlreadyExists":
+                raise  # another writer created it between: merge into that
+
+    def merge(live: Object) -> Object:
+        merged = _merge_marked(plane, call, live, declared, options)
+        return live if merged is live else _own(call, merged)
+
+    return await change(plane, call, merge, options, applied=True)
+
+
+def read_configuration(
+    call: Call, options: WriteOptions | None = None, *, kind: str = "", api_version: str = ""
+) -> Object:
+    """What the manager declares, as it was sent: neither pruned nor defaulted, for it owns only what it says.
+
+    It must be of the kind that the path names, or of the one given. Without options it is read once more: what stands in it
+    twice has been judged.
+    """
+    try:
+        config, doubled = decode_yaml(call.request.body)
+    except Malformed as error:
+        raise bad_request(f"error decoding YAML: error converting YAML to JSON: yaml: {error}") from None
+    if config is None:
+        config = {}
+    if not isinstance(config, dict):
+        why = f"json: cannot unmarshal {json_word(config)} into Go value of type map[string]interface {{}}"
+        raise bad_request(f"error decoding YAML: error unmarshaling JSON: while decoding JSON: {why}")
+    said, said_version = config.get("kind") or "", config.get("apiVersion") or ""
+    if said != (kind or call.resource.kind) or said_version != (api_version or call.codec.api_version):
+        group, _, version = str(said_version).rpartition("/")
+        raise bad_request(f"invalid object type: {group}/{version}, Kind={said}")
+    if options is not None and strictness(call, options, doubled):
+        raise bad_request(f"error strict decoding YAML: error converting YAML to JSON: {', '.join(doubled)}")
+    place(call, config, nameless=True)
+    return config
+
+
+def _merge(plane: ControlPlane, call: Call, live: Object | None, config: Object, options: WriteOptions) -> Object:
+    merged = fields.apply(
+        call.codec.version.schema,
+        live,
+        config,
+        manager=options.manager,
+        api_version=call.codec.api_version,
+        subresource=call.subresource,
+        force=options.force,
+        now=plane.clock.timestamp(),
+        schema_for_version=plane.schemas(call.resource),
+        reset=reset_of(call),
+        current=call.codec.is_current(live),
+    )
+    body = call.request.body
+    if call.resource.custom and (b"null" in body or body[:1] != b"{"):
+        options.nulls = refused_nulls(call.codec.version.schema, config, merged)
+    return merged
+
+
+def _merge_marked(
+    plane: ControlPlane, call: Call, live: Object | None, declared: Callable[[], Object], options: WriteOptions
+) -> Object:
+    """The merged object with the change set of the request; one that changes nothing keeps the change set it came with."""
+    config, name = declared(), changesets.change_set(call)
+    if not name or changesets.says_change_set(config):
+        return _merge(plane, call, live, config, options)
+    base = changesets.released(live) if live is not None else None
+    merged = _merge(plane, call, base, changesets.declared_with(config, name), options)
+    if live is None or intent_changed(merged, live, call.codec.version.status):
+        return merged
+    before = changesets.own_change_set(live, options.manager)
+    config = changesets.declared_with(declared(), before) if before else declared()
+    return _merge(plane, call, live, config, options)
 
 
 def patch_media(call: Call) -> str:

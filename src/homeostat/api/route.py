@@ -6,7 +6,7 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from homeostat.api import answers, hosted, past, read, scale, write
+from homeostat.api import answers, hosted, past, patching, read, scale, write
 from homeostat.api.auth import Attributes, User, usertokens
 from homeostat.api.call import Call
 from homeostat.api.delete import delete, delete_collection
@@ -39,7 +39,7 @@ _HANDLERS: dict[str, Verb] = {
     "watch": watch,
     "create": write.create,
     "update": write.update,
-    "patch": write.patch,
+    "patch": patching.patch,
     "delete": delete,
     "deletecollection": delete_collection,
 }

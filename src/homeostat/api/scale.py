@@ -10,14 +10,14 @@ from homeostat.api import fields
 from homeostat.api.builtin.types import schema_of
 from homeostat.api.call import Call, WriteOptions
 from homeostat.api.intake import decode_body, place, strictness
-from homeostat.api.patching import bad_outcome, patch_document, patch_media, read_patch
+from homeostat.api.patching import bad_outcome, patch_document, patch_media, read_configuration, read_patch
 from homeostat.api.read import shape_of
 from homeostat.api.request import Response
 from homeostat.api.resource import Column, Object, Scale, at
 from homeostat.api.schema import decode_errors
 from homeostat.api.shape import TableShape
 from homeostat.api.table import AGE, NAME, Printer
-from homeostat.api.write import change, read_configuration
+from homeostat.api.write import change
 from homeostat.model.errors import FieldError, bad_request, invalid, not_found, path_not_found
 from homeostat.model.protocol import APPLY_PATCH
 from homeostat.model.schema import ANY

@@ -1,4 +1,4 @@
-"""Create, update, patch and apply.
+"""Create and update, and what they have in common with patches.
 
 Every change of an object goes the same way: read it, make the new form, settle what the server alone decides (identity,
 generation, who manages which field), check, and write it under the condition that nothing moved meanwhile. A change
@@ -10,22 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
 from homeostat.api import changesets, fields
 from homeostat.api.call import Call, WriteOptions
 from homeostat.api.codec import metadata_of, shown
-from homeostat.api.intake import check, conform, place, read_object, strictness, unnamed
-from homeostat.api.patching import from_patch, patch_document, patch_media, read_patch
+from homeostat.api.intake import check, conform, read_object
 from homeostat.api.quotas import Charge
 from homeostat.api.request import Response
 from homeostat.api.resource import Object, at
-from homeostat.api.schema import refused_nulls
-from homeostat.api.wording import json_word
-from homeostat.model.encoding import Malformed, decode_yaml
 from homeostat.model.equality import same
-from homeostat.model.errors import ApiError, FieldError, already_exists, bad_request, conflict, invalid
-from homeostat.model.protocol import APPLY_PATCH, FINALIZER
+from homeostat.model.errors import FieldError, already_exists, bad_request, conflict, invalid
+from homeostat.model.protocol import FINALIZER
 from homeostat.model.schema import Schema
 from homeostat.store import Compare, Conflict, Delete, Entry, Put
 
@@ -83,7 +77,7 @@ async def insert(
         call.after = obj
         if options.dry_run:
             if await plane.store.get(call.key) is None:
-                return Response(201, shown(_served(call, obj)))
+                return Response(201, shown(served(call, obj)))
         else:
             result = await plane.store.txn([Compare(call.key, 0), *compares], [Put(call.key, value), *writes])
             if isinstance(result, int):
@@ -139,7 +133,7 @@ def _stamp(plane: ControlPlane, call: Call, obj: Object) -> None:
         metadata.pop("generation", None)
 
 
-def _served(call: Call, obj: Object) -> Object:
+def served(call: Call, obj: Object) -> Object:
     """A stored-form object as the request's version shows it."""
     if call.codec.version.encode is not None:
         obj = call.codec.version.encode(obj)
@@ -162,126 +156,6 @@ def _read_update(call: Call, options: WriteOptions) -> Object:
     obj = read_object(call, options)
     conform(call, obj, options)
     return call.codec.version.decode(obj) if call.codec.version.decode is not None else obj
-
-
-async def patch(plane: ControlPlane, call: Call) -> Response:
-    """PATCH, of whichever kind the content type says."""
-    media = patch_media(call)
-    if media == APPLY_PATCH:
-        return await apply(plane, call)
-    options = WriteOptions(call, "PatchOptions")
-    unused = [await plane.apart(call, 0, read_patch, call, options, media)]
-
-    def patched(live: Object) -> Object:
-        document = _served(call, _own(call, live))
-        # The outcome is made of the patch and is altered in place: where it must be made again, the patch is read again.
-        body = unused.pop() if unused else orjson.loads(call.request.body)
-        new, text = patch_document(call, document, body, media, call.codec.version.schema)
-        return from_patch(call, new, options, text, document)
-
-    return await change(plane, call, patched, options, conformed=True)
-
-
-def _own(call: Call, live: Object) -> Object:
-    """The live object for a change to start from. The rules of built-in kinds work in place: they get their own copy."""
-    return live if call.resource.custom else orjson.loads(orjson.dumps(live))
-
-
-async def apply(plane: ControlPlane, call: Call) -> Response:
-    """Server-side apply: creates the object, or merges what this manager declares into it."""
-    options = WriteOptions(call, "PatchOptions", applying=True)
-    config = await plane.apart(call, 0, read_configuration, call, options)
-    unused = [config]
-
-    def declared() -> Object:
-        """As it was sent: who takes it may alter it, so it is read anew for the next one."""
-        return unused.pop() if unused else read_configuration(call)
-
-    entry = await plane.store.get(call.key)
-    if entry is None:
-        plane.authorize_create(call)
-        if call.subresource:
-            raise call.not_found()
-        if not config["metadata"].get("name"):
-            raise unnamed(call)
-        if config["metadata"].get("uid"):
-            why = f"the provided object specified uid {config['metadata']['uid']}, and no existing object was found"
-            raise conflict(call.resource.group, call.resource.plural, call.name, f"uid mismatch: {why}")
-        merged = await plane.apart(call, 0, _merge_marked, plane, call, None, declared, options)
-        try:
-            return await insert(plane, call, merged, options, applied=True)
-        except ApiError as refusal:
-            if refusal.reason != "AlreadyExists":
-                raise  # another writer created it between: merge into that
-
-    def merge(live: Object) -> Object:
-        merged = _merge_marked(plane, call, live, declared, options)
-        return live if merged is live else _own(call, merged)
-
-    return await change(plane, call, merge, options, applied=True)
-
-
-def read_configuration(
-    call: Call, options: WriteOptions | None = None, *, kind: str = "", api_version: str = ""
-) -> Object:
-    """What the manager declares, as it was sent: neither pruned nor defaulted, for it owns only what it says.
-
-    It must be of the kind that the path names, or of the one given. Without options it is read once more: what stands in it
-    twice has been judged.
-    """
-    try:
-        config, doubled = decode_yaml(call.request.body)
-    except Malformed as error:
-        raise bad_request(f"error decoding YAML: error converting YAML to JSON: yaml: {error}") from None
-    if config is None:
-        config = {}
-    if not isinstance(config, dict):
-        why = f"json: cannot unmarshal {json_word(config)} into Go value of type map[string]interface {{}}"
-        raise bad_request(f"error decoding YAML: error unmarshaling JSON: while decoding JSON: {why}")
-    said, said_version = config.get("kind") or "", config.get("apiVersion") or ""
-    if said != (kind or call.resource.kind) or said_version != (api_version or call.codec.api_version):
-        group, _, version = str(said_version).rpartition("/")
-        raise bad_request(f"invalid object type: {group}/{version}, Kind={said}")
-    if options is not None and strictness(call, options, doubled):
-        raise bad_request(f"error strict decoding YAML: error converting YAML to JSON: {', '.join(doubled)}")
-    place(call, config, nameless=True)
-    return config
-
-
-def _merge(plane: ControlPlane, call: Call, live: Object | None, config: Object, options: WriteOptions) -> Object:
-    merged = fields.apply(
-        call.codec.version.schema,
-        live,
-        config,
-        manager=options.manager,
-        api_version=call.codec.api_version,
-        subresource=call.subresource,
-        force=options.force,
-        now=plane.clock.timestamp(),
-        schema_for_version=plane.schemas(call.resource),
-        reset=_reset(call),
-        current=call.codec.is_current(live),
-    )
-    body = call.request.body
-    if call.resource.custom and (b"null" in body or body[:1] != b"{"):
-        options.nulls = refused_nulls(call.codec.version.schema, config, merged)
-    return merged
-
-
-def _merge_marked(
-    plane: ControlPlane, call: Call, live: Object | None, declared: Callable[[], Object], options: WriteOptions
-) -> Object:
-    """The merged object with the change set of the request; one that changes nothing keeps the change set it came with."""
-    config, name = declared(), changesets.change_set(call)
-    if not name or changesets.says_change_set(config):
-        return _merge(plane, call, live, config, options)
-    base = changesets.released(live) if live is not None else None
-    merged = _merge(plane, call, base, changesets.declared_with(config, name), options)
-    if live is None or _intent_changed(merged, live, call.codec.version.status):
-        return merged
-    before = changesets.own_change_set(live, options.manager)
-    config = changesets.declared_with(declared(), before) if before else declared()
-    return _merge(plane, call, live, config, options)
 
 
 async def change(
@@ -395,13 +269,13 @@ def settle(
     if resource.held_by and at(obj, "status", resource.held_by) and not old_meta.get("deletionTimestamp"):
         # Also where a manifest that names no finalizers replaces it: what is held cannot go past the loop by that.
         metadata["finalizers"] = list(dict.fromkeys((*(metadata.get("finalizers") or ()), FINALIZER)))
-    meant = _intent_changed(obj, live, version.status)
+    meant = intent_changed(obj, live, version.status)
     if meant and not applied:
         changesets.mark(call, obj, live)
     if not applied:
         _track(plane, call, live, obj, options)
     if plane.admission.completing(call, obj, live):
-        meant = _intent_changed(obj, live, version.status)
+        meant = intent_changed(obj, live, version.status)
     annotated = part is None and resource.rules.counts_annotations
     if resource.counts_generation and (
         meant or (annotated and metadata.get("annotations") != old_meta.get("annotations"))
@@ -447,7 +321,7 @@ def _restore(metadata: dict[str, Any], old: dict[str, Any], fixed: Sequence[str]
             metadata["deletionGracePeriodSeconds"] = old["deletionGracePeriodSeconds"]
 
 
-def _intent_changed(obj: Object, live: Object, status_apart: bool) -> bool:
+def intent_changed(obj: Object, live: Object, status_apart: bool) -> bool:
     """Anything but metadata, and status where it is a subresource, differs."""
     for key in obj.keys() | live.keys():
         if key in ("metadata", "apiVersion", "kind") or (key == "status" and status_apart):
@@ -467,7 +341,7 @@ def _track(plane: ControlPlane, call: Call, live: Object | None, obj: Object, op
         subresource=call.subresource,
         now=plane.clock.timestamp(),
         schema_for_version=plane.schemas(call.resource),
-        reset=_reset(call),
+        reset=reset_of(call),
         current=call.codec.is_current(live),
     )
 
@@ -479,7 +353,7 @@ def _hub_schema(call: Call) -> Schema:
     return call.codec.version.schema
 
 
-def _reset(call: Call) -> dict[str, Any] | None:
+def reset_of(call: Call) -> dict[str, Any] | None:
     """Fields that a write through this path cannot change, and so cannot own."""
     if call.subresource == "status":
         kept = _kept_by_status(call)
@@ -500,7 +374,7 @@ async def _commit(
         return Response(200, codec.serve(entry.value, entry.revision))
     plane.limit(value)
     if options.dry_run:
-        return Response(200, shown(_served(call, obj)))
+        return Response(200, shown(served(call, obj)))
     compares, writes = charged
     write = Delete(entry.key) if gone else Put(entry.key, value)
     result = await plane.store.txn([Compare(entry.key, entry.revision), *compares], [write, *writes])
