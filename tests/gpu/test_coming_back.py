@@ -104,3 +104,33 @@ def test_of_a_node_those_gpus_are_given_away_last_to_which_somebody_comes_back()
     assert [list(place.gpus) for place in moved(plan)[0].places] == [[1]]
     both = plan_of(tenant("a", 16), node("n1", 2), stopped, workload("new", 2))
     assert [list(place.gpus) for place in moved(both)[0].places] == [[0, 1]]
+
+
+def gang(**edited: object) -> Object:
+    """Two replicas that ran on a whole GPU of n1 and n2 each, declared anew since they were suspended."""
+    past = {"gpuHours": 2 * RAN / 3600, "waitingSince": stamp(-50.0)}
+    one = workload("w", 1, on=[("n1", [0]), ("n2", [0])], phase="Suspended", status=past, replicas=2)
+    one["spec"] |= {key: value for key, value in edited.items() if key != "gpus"}
+    one["spec"]["resources"]["gpus"] = edited.get("gpus", 1)
+    return one
+
+
+@pytest.mark.parametrize("edited", [{"replicas": 1}, {"replicas": 5}, {"gpus": "0.5"}, {"gpus": 2}, {"replicas": 1, "gpus": 2}])
+def test_what_was_declared_anew_while_it_is_suspended_comes_back_as_it_was(edited: Object) -> None:
+    plan = plan_of(tenant("a", 2), node("n1", 2), node("n2", 2), gang(**edited), workload("other", "0.5", submitted=-5.0))
+    (said,) = plan.of(Verb.RESUME)
+    assert [(place.replica, place.node, place.gpus, place.milli) for place in said.places] == [(0, "n1", (0,), 1000), (1, "n2", (0,), 1000)]
+    assert why(plan, "other").constraint is Constraint.QUOTA, "its processes have two whole GPUs"
+
+
+def test_where_its_state_is_lost_it_begins_anew_as_it_is_declared_now() -> None:
+    assert where(plan_of(tenant("a", 2), node("n2", 2), gang(replicas=1)))[0][0] == "n2"
+
+
+def test_a_node_that_is_not_declared_for_a_moment_while_its_agent_lives_is_waited_for() -> None:
+    beats = [{"kind": "Lease", "metadata": {"name": name}, "spec": {"renewTime": stamp(-3)}} for name in ("n1", "n2")]
+    plan = plan_of(tenant("a", 16), node("n2", 4), gang(), workload("other", 1), *beats)
+    assert [one.name for one in moved(plan)] == ["team/other"]
+    assert why(plan, "w").constraint is Constraint.HOME
+    assert not why(plan, "w").never
+    assert "declared again" in why(plan, "w").reason

@@ -75,7 +75,8 @@ class Cycle:
     def _read_workloads(self) -> None:
         w, share = self.snapshot.workloads, self.policy.time_sharing
         self.total: Ints = w.replicas * w.milli
-        """What each has of GPUs, or wants, in thousandths. What was declared anew since it was placed has what it holds until it is off."""
+        """What each has of GPUs, or wants, in thousandths. What was declared anew since it was placed has what it holds until it is off, and what it
+        held where it comes back with its state."""
         self.keeps_state: Bools = (w.phase == Phase.SUSPENDED) & np.isin(w.preemption, SUSPENDED_BY)
         """Off its GPUs, in the memory of the machines where it ran, as far as places are said of it."""
         self.held: Bools = (w.phase != Phase.SUSPENDED) & (w.phase != Phase.PENDING)
@@ -151,6 +152,11 @@ class Cycle:
         kept = self.keeps_state[places.workload]
         self.fleet.keep_clear(places.node[kept], places.gpu[kept])
         self._load_hosts(rows)
+        self.away = {at for at in set(self.snapshot.missing.workload.tolist()) - self.gone.keys() if self.keeps_state[at]}
+        """Whose state lies on a node that nobody declares just now, though its agent lives: it is declared again, and until then nothing is lost."""
+        for at in np.flatnonzero(self.keeps_state & (holds > 0) & (holds != self.total)).tolist():
+            if at not in self.away and self.home_of(at):  # its processes are as they were, whatever was declared since
+                self.total[at] = holds[at]
         self.column: Ints = columns_of(tenants, w.tenant, self.model)
         self.ledger = Ledger(tenants)
         counted = np.flatnonzero(self.held & (self.column != NONE))
@@ -202,8 +208,8 @@ class Cycle:
     def _need(self, at: int, home: tuple[int, ...]) -> Need:
         w = self.snapshot.workloads
         return Need(
-            w.replicas.item(at),
-            w.milli.item(at),
+            len(home) or w.replicas.item(at),
+            sum(milli for _, _, _, milli in self.taken_of(at)) // len(home) if home else w.milli.item(at),
             w.gpu_memory.item(at),
             w.cpu.item(at),
             0 if home else w.memory.item(at),
@@ -352,7 +358,7 @@ class Cycle:
         model = int(self.snapshot.nodes.model[taken[0][1]])
         column = int(self.snapshot.tenants.column[w.tenant[at], model])
         assert self.ledger.room(int(w.tenant[at]), column) >= self.total[at], "an admission goes beyond the quota"
-        assert len({replica for replica, _, _, _ in taken}) == w.replicas[at], "a gang is placed in part"
+        assert len({replica for replica, _, _, _ in taken}) == (len(self.home_of(at)) or w.replicas[at]), "a gang is placed in part"
         self.ledger.take(int(w.tenant[at]), column, int(self.total[at]))
         self.spots[at] = taken
         self.waits[at] = False

@@ -33,7 +33,7 @@ _LEAVING = 30.0
 _CODE = {constraint: code for code, constraint in enumerate(_KINDS)}
 _NOT_BY_COUNT = [_CODE[one] for one in (Constraint.QUOTA, Constraint.CAPACITY, Constraint.FRAGMENTATION, Constraint.TOPOLOGY, Constraint.HOME)]
 _FOR_ROOM = (Constraint.CAPACITY, Constraint.FRAGMENTATION, Constraint.TOPOLOGY)
-_PASSES = (Constraint.BUDGET, Constraint.IDLE, Constraint.OBSERVER)
+_PASSES = (Constraint.BUDGET, Constraint.IDLE, Constraint.OBSERVER, Constraint.HOME)
 """What keeps work out of the queue and passes by itself."""
 
 
@@ -360,6 +360,8 @@ class Pending:
         w, cycle = self._cycle.snapshot.workloads, self._cycle
         if constraint is Constraint.TENANT and w.tenant[at] == DEPARTING:
             return _DEPARTS
+        if at in cycle.away:
+            return _AWAY
         return _SENTENCES[constraint].format(
             gpus=gpus(int(cycle.total[at])),
             wants=share_text(int(cycle.total[at])),
@@ -397,6 +399,7 @@ _SENTENCES = {
     Constraint.OBSERVER: "too many nodes are silent at once: nothing is decided until they are heard again",
 }
 _DEPARTS = "its tenant is being deleted: nothing more of it starts"
+_AWAY = "its state lies on a node that is not declared just now, and whose agent lives: it is declared again within a minute"
 _WHERE = {Spot.ALLOW: "", Spot.REQUIRE: " on spot nodes", Spot.AVOID: " on nodes that are not spot"}
 
 

@@ -180,10 +180,12 @@ class Story:
 
     def _declared_since(self) -> Iterator[Line]:
         """That it runs as it was declared before, and where its tenant is none."""
-        if self.phase not in ("Starting", "Running"):
-            return
         places = self.status.get("assignment") or ()
         held = sum(len(one.get("gpus") or ()) * one.get("milli", WHOLE) for one in places)
+        if self.phase == "Suspended" and self._has_state() and held != self._wants():
+            yield "but", f"it comes back with {gpus(held)}, as was declared when it began: what it wants now it gets when it is begun anew"
+        if self.phase not in ("Starting", "Running"):
+            return
         if held and held != self._wants():
             yield "but", f"it holds {gpus(held)}, as was declared when it began, and counts with that: what it wants now it gets when it is next begun"
         if off := clock_off(self.facts, self.uid):

@@ -135,6 +135,8 @@ def test_explain_says_of_one_that_was_declared_anew_that_it_runs_as_before(ask: 
     fleet.workload("strange", "nobody", on=("n1", [5]), resources={"gpus": 1})
     assert "it holds 2 GPUs, as was declared when it began" in ask("explain", "grown").stdout
     assert "nobody is no tenant that its namespace may use: what it holds counts in no quota" in ask("explain", "strange").stdout
+    fleet.workload("rests", "speech", on=("n1", [3]), resources={"gpus": 2}, status={"phase": "Suspended"})
+    assert "it comes back with 1 GPU, as was declared when it began" in ask("explain", "rests").stdout
     fleet.workload("same", "speech", on=("n1", [4]), resources={"gpus": 1})
     assert "  but " not in ask("explain", "same").stdout
 

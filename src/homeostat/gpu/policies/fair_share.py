@@ -103,6 +103,7 @@ def _refuse(cycle: Cycle) -> None:
     cycle.block(cycle.waits & (w.tenant < 0), Constraint.TENANT)
     odd = (w.milli <= 0) | ((w.milli > WHOLE) & (w.milli % WHOLE != 0))
     cycle.block(cycle.waits & odd, Constraint.REQUEST)
+    cycle.block([at for at in sorted(cycle.away) if cycle.waits[at]], Constraint.HOME)
 
 
 def lead_models(cycle: Cycle, queue: Ints) -> Ints:
