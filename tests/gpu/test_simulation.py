@@ -158,6 +158,22 @@ def test_work_survives_the_loss_of_its_node() -> None:
     assert 7200 + 600 < result.makespan < 7200 + 600 + 40 + 30  # what was not written down, the lease, two cycles
 
 
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_work_goes_on_where_its_nodes_are_back_before_they_are_missed(replicas: int) -> None:
+    trace = Trace("one", (Job("w", "a", 0.0, 7200.0, replicas, 8 * WHOLE),))
+    away = [Outage(node, 3600.0, 3620.0) for node in range(3)]
+    result = simulate(trace, None, even_cluster(["a"], 3), timing=Timing(every=10.0), outages=away)
+    assert result.finished == 1
+    assert result.makespan == pytest.approx(7200 + 600 + 20, abs=30)  # what was not written down, and the time that they were away
+
+
+def test_what_was_lost_with_a_node_is_not_lost_again_with_the_next() -> None:
+    trace = Trace("one", (Job("w", "a", 0.0, 7200.0, 1, 8 * WHOLE, mode=Mode.RESTART),))
+    away = [Outage(node, start, start + 20.0) for start in (3600.0, 4000.0) for node in range(3)]
+    result = simulate(trace, None, even_cluster(["a"], 3), timing=Timing(every=10.0), outages=away)
+    assert result.makespan == pytest.approx(4020 + 7200, abs=30)
+
+
 def test_tenants_that_want_more_than_there_is_get_equal_parts() -> None:
     jobs = [Job(f"{of}-{i:03}", of, 0.0, 3600.0) for of, count in (("a", 400), ("b", 100)) for i in range(count)]
     result = simulate(Trace("two", tuple(jobs)), None, even_cluster(["a", "b"], 2), timing=TIMING)

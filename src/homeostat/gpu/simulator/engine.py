@@ -93,6 +93,8 @@ class Simulation:
     held: dict[int, Ints] = field(init=False)
     free: Ints = field(init=False)
     down: NDArray[np.bool_] = field(init=False)
+    stalled: set[int] = field(default_factory=set)
+    """What is placed where a node is gone: it makes no progress until somebody misses that node, or it is back."""
     heard: NDArray[np.float64] = field(init=False)
     events: list[tuple[float, int, int, int]] = field(init=False)
     meter: Meter = field(init=False)
@@ -182,6 +184,7 @@ class Simulation:
             self._lose(at)
         elif event is Event.UP:
             self.down[at] = False
+            self._go_on()
         elif event is not Event.LOOK and generation == self.generation[at]:
             self._release(at)
             if event is Event.END:
@@ -193,7 +196,7 @@ class Simulation:
         self.down[node] = True
         self.heard[node] = self.now
         for at, held in self.held.items():
-            if self.rows["phase"][at] in (Phase.RUNNING, Phase.STARTING) and node in held[:, 2]:
+            if self.rows["phase"][at] in (Phase.RUNNING, Phase.STARTING) and node in held[:, 2] and at not in self.stalled:
                 self._stop_clock(at)
                 lost = (
                     min(self.ran[at], self.timing.checkpoint)
@@ -201,10 +204,26 @@ class Simulation:
                     else self.ran[at]
                 )
                 self.left[at] += lost
+                self.ran[at] -= lost
+                self.stalled.add(at)
+
+    def _go_on(self) -> None:
+        """A node is back before its work was begun elsewhere: that goes on from what it had written down."""
+        for at in sorted(self.stalled):
+            if not self.down[self.held[at][:, 2]].any():
+                self.stalled.discard(at)
+                self.meter.overhead[at] = self.now - self.rows["started"][at]
+                self._await_end(at)
+
+    def _await_end(self, at: int) -> None:
+        """Notes when a run that is under way will be over."""
+        self.generation[at] += 1
+        ends = self.rows["started"][at] + self.meter.overhead[at] + self.left[at]
+        heapq.heappush(self.events, (ends, int(Event.END), at, int(self.generation[at])))
 
     def _stop_clock(self, at: int) -> None:
         """Notes the work that is done, and that no end comes of this run."""
-        if np.isnan(self.rows["started"][at]) or self.generation[at] < 0:
+        if np.isnan(self.rows["started"][at]) or at in self.stalled:
             return
         done = min(max(self.now - self.rows["started"][at] - self.meter.overhead[at], 0.0), self.left[at])
         self.left[at] -= done
@@ -292,13 +311,14 @@ class Simulation:
         again = self.ran[at] > 0 or self.rows["phase"][at] == Phase.SUSPENDED
         self.meter.started(at, self.now, self.timing.resume if again else 0.0)
         self.rows["phase"][at], self.rows["started"][at] = Phase.RUNNING, self.now
-        self.generation[at] += 1
-        if not self.down[table[:, 2]].any():
-            ends = self.now + self.meter.overhead[at] + self.left[at]
-            heapq.heappush(self.events, (ends, int(Event.END), at, int(self.generation[at])))
+        if self.down[table[:, 2]].any():
+            self.stalled.add(at)
+        else:
+            self._await_end(at)
 
     def _suspend(self, at: int, verb: Verb) -> None:
         self._stop_clock(at)
+        self.stalled.discard(at)
         if self.rows["preemption"][at] == Mode.RESTART:
             self.left[at] += self.ran[at]
             self.ran[at] = 0.0
@@ -318,6 +338,7 @@ class Simulation:
 
     def _release(self, at: int) -> None:
         """It is off its GPUs. Where it was suspended with its state, it will come back to the same nodes."""
+        self.stalled.discard(at)
         held = self.held.get(at)
         if held is not None and self.rows["phase"][at] != Phase.SUSPENDED:
             np.add.at(self.free, (held[:, 2], held[:, 3]), held[:, 4])
