@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from homeostat.gpu.agent.simulated import Simulated
 from homeostat.gpu.controller.standing import settled
 from homeostat.gpu.controller.waiting import AGAIN_SECONDS, AT_ONCE, CROWD, EVERY_SECONDS, Waiting
 from homeostat.gpu.kinds import POLICY, WORKLOAD
-from homeostat.model.clock import parse_time
+from homeostat.model.clock import format_time, parse_time
 from homeostat.model.conditions import condition_is, find_condition
 from homeostat.model.errors import ApiError
 from homeostat.model.protocol import FINALIZER
@@ -80,6 +81,36 @@ async def test_a_wait_beyond_what_was_promised_is_told_on_the_workload_and_count
         [event] = await _some(world, "Workload", "SlaMissed")
         assert event["involvedObject"]["uid"] == late["metadata"]["uid"]
         await until(world.tenants, "t", lambda obj: obj.get("status", {}).get("slaMisses") == 1)
+
+
+async def test_who_ends_after_its_deadline_is_told_so_also_where_nothing_was_decided_in_between(world: World) -> None:
+    await _policy(world, every="1h")
+    async with world.node("n1", 1):
+        await world.quota(1)
+        spec = {"tenant": "t", "command": python("import time; time.sleep(2.5)"), "deadline": format_time(time.time() + 1.5)}
+        await world.workloads.create({"metadata": {"name": "late"}, "spec": spec})
+        await world.phase("late", "Succeeded")
+        late = await world.until("late", lambda obj: condition_is(obj, "SlaMet", "False"))
+        assert "after its deadline" in (find_condition(late, "SlaMet") or {})["message"]
+        [event] = await _some(world, "Workload", "SlaMissed")
+        assert event["involvedObject"]["uid"] == late["metadata"]["uid"]
+        await world.tenants.patch("t", {"spec": {"weight": 2}})  # something to decide on, and to tell the tenant with
+        await until(world.tenants, "t", lambda obj: obj.get("status", {}).get("slaMisses") == 1)
+
+
+async def test_a_tenant_that_is_made_again_begins_without_what_the_one_before_cost(world: World) -> None:
+    async with world.agent("n1", Simulated.parse("1xH100"), machine=Machine("n1", cost_per_hour=720000.0)):
+        await world.quota(1)
+        await world.workloads.create({"metadata": {"name": "job"}, "spec": {"tenant": "t", "command": python("import time; time.sleep(2)")}})
+        await until(world.tenants, "t", lambda obj: obj.get("status", {}).get("cost", 0) > 0)
+        await world.phase("job", "Succeeded")
+        await world.tenants.delete("t")
+        async with asyncio.timeout(30):
+            while [one for one in await world.tenants.list() if one["metadata"]["name"] == "t"]:
+                await asyncio.sleep(0.05)
+        await world.quota(1)
+        made = await until(world.tenants, "t", lambda obj: "usage" in obj.get("status", {}))
+        assert not made["status"].get("cost")
 
 
 async def test_a_budget_that_is_used_up_is_told_on_the_tenant(world: World) -> None:

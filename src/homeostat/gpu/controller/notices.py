@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from homeostat.gpu.cycle import span
 from homeostat.gpu.decisions import Constraint, Decision, Memory, Plan, Verb
 from homeostat.gpu.kinds import WORKLOAD
 from homeostat.loop.events import About, Notice
+from homeostat.model.clock import parse_time
 from homeostat.model.conditions import find_condition, set_condition
 
 Object = dict[str, Any]
@@ -34,6 +36,7 @@ class Notices:
     def __init__(self) -> None:
         self._last: frozenset[tuple[str, str, Constraint]] = frozenset()
         self._marks: dict[str, dict[Constraint, str]] = {}  # by uid: what is said of a workload as long as it is so
+        self._late: set[str] = set()  # by uid: who ended after its deadline
         self.changed: set[str] = set()
         """By uid: workloads whose conditions change by what was said last."""
         self._memory = Memory()
@@ -54,9 +57,22 @@ class Notices:
         self._last, self._memory = now, plan.memory
         return found
 
+    def ended(self, obj: Mapping[str, Any], at: float) -> Notice | None:
+        """Of a workload that ended at this time: that it did so after its deadline, where no plan has said so. A plan is made every few seconds, and
+        none while the governor is away."""
+        meta, deadline = obj["metadata"], obj["spec"].get("deadline")
+        told = f"{meta['uid']}/deadline" in self._memory.missed or meta["uid"] in self._late
+        if not deadline or told or at <= parse_time(deadline):
+            return None
+        self._late.add(meta["uid"])
+        reason = self._marks.setdefault(meta["uid"], {})[Constraint.SLA] = f"it ended {span(at - parse_time(deadline))} after its deadline"
+        about = About(WORKLOAD.api_version, WORKLOAD.kind, meta.get("namespace", ""), meta["name"], meta["uid"])
+        return Notice(about, _WORDS[Constraint.SLA], reason, warning=True)
+
     def forget(self, uid: str) -> None:
         """It is no more."""
         self._marks.pop(uid, None)
+        self._late.discard(uid)
 
     def is_silent(self, obj: Mapping[str, Any]) -> bool:
         """Whether nothing is to be said in the conditions of a workload that has none yet."""

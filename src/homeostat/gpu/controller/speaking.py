@@ -8,7 +8,7 @@ from typing import Any
 
 from homeostat.client import Client, Informer
 from homeostat.gpu.controller.notices import Notices
-from homeostat.gpu.controller.standing import Object, ready
+from homeostat.gpu.controller.standing import Object, ended_at, ready
 from homeostat.gpu.controller.telling import Teller
 from homeostat.gpu.controller.waiting import EVERY_SECONDS, FIRST_AFTER, Waiting
 from homeostat.gpu.decisions import Decision, Plan
@@ -23,6 +23,7 @@ from homeostat.model.clock import Clock, format_micro_time, parse_time
 Informers = Mapping[str, Informer[Any]]
 
 _UNDER_WAY = (Stage.STARTING, Stage.SUSPENDING)
+_ENDED = (Stage.SUCCEEDED, Stage.FAILED)
 
 
 class Speaker:
@@ -114,6 +115,8 @@ class Speaker:
         """
         before = obj.get("status") or {}
         self._due.discard(obj["metadata"]["uid"])
+        if settled is not None and settled.get("phase") in _ENDED:
+            self._end(obj)
         marked = self._notices.conditions(obj, status, self._clock.timestamp())
         more: Object = {} if marked is None else {"conditions": marked}
         if settled is not None:
@@ -123,6 +126,15 @@ class Speaker:
         if (said := self._waiting.words(obj, self._clock.now())) is not None:
             return self.first_words(obj) | said | more
         return None if not more and not before.get("conditions") and "drift" not in status else more
+
+    def _end(self, obj: Mapping[str, Any]) -> None:
+        """Tells of one that ended too late."""
+        notice = self._notices.ended(obj, ended_at(obj.get("status") or {}, self._clock.now()))
+        if notice is None:
+            return
+        self._teller.miss(obj["spec"]["tenant"])
+        if self._recorder.room(notice.warning):
+            self._recorder.record(notice)
 
     def keeps_silent(self, obj: Object) -> bool:
         """Whether `words` would give None, whatever the loop says, where nothing is settled: it was placed just now, and nothing is to be

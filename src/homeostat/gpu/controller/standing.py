@@ -178,6 +178,11 @@ def _unheard(status: Status, places: Iterable[Mapping[str, Any]], lost: Lost, *,
     return {"reports": heard} if len(heard) < len(reports) else None
 
 
+def ended_at(status: Status, now: float) -> float:
+    """When the last replica ended, by what agents reported."""
+    return max((parse_time(report["since"]) for _, report, _ in _placed(status) if report.get("since")), default=now)
+
+
 def _off(obj: Mapping[str, Any], lost: Lost) -> Object:
     """It has left its GPUs. Who keeps its state in memory comes back to where that lies; others have no place any more."""
     status, mode = obj["status"], (obj["spec"].get("preemption") or {}).get("mode", Preemption.SUSPEND)

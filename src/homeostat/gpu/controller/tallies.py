@@ -29,13 +29,18 @@ class Tally:
 
     def __init__(self) -> None:
         self._at: float | None = None
-        self._before: dict[str, tuple[float, int]] = {}  # what their status said when they were first seen
+        self._before: dict[str, tuple[str, float, int]] = {}  # the uid of each, and what its status said when it was first seen
         self._cost: dict[str, float] = {}
         self._misses: dict[str, int] = {}
 
-    def since(self, name: str, status: Mapping[str, Any]) -> Object:
-        """All that came together since the tenant was made, with what its status says from before a restart."""
-        cost, misses = self._before.setdefault(name, (status.get("cost", 0.0), status.get("slaMisses", 0)))
+    def since(self, name: str, tenant: Mapping[str, Any]) -> Object:
+        """All that came together since the tenant was made, with what its status says from before a restart. Another of the same name begins anew."""
+        uid, status = (tenant.get("metadata") or {}).get("uid", ""), tenant.get("status") or {}
+        if self._before.get(name, (uid,))[0] != uid:
+            del self._before[name]
+            self._cost.pop(name, None)
+            self._misses.pop(name, None)
+        _, cost, misses = self._before.setdefault(name, (uid, status.get("cost", 0.0), status.get("slaMisses", 0)))
         return {"cost": round(cost + self._cost.get(name, 0.0), 4), "slaMisses": misses + self._misses.get(name, 0)}
 
     def count(self, snapshot: Snapshot, plan: Plan) -> None:
@@ -52,8 +57,11 @@ class Tally:
         for one in missed:
             if one.kind == WORKLOAD.kind and owners[one.subject] < 0:
                 continue  # of no tenant that there is
-            owner = one.subject if one.kind == TENANT.kind else snapshot.tenants.name[owners[one.subject]]
-            self._misses[owner] = self._misses.get(owner, 0) + 1
+            self.miss(one.subject if one.kind == TENANT.kind else snapshot.tenants.name[owners[one.subject]])
+
+    def miss(self, tenant: str) -> None:
+        """Counts a promise that was not kept."""
+        self._misses[tenant] = self._misses.get(tenant, 0) + 1
 
 
 def _cost_rates(snapshot: Snapshot) -> Floats:
@@ -85,7 +93,7 @@ def tenants(snapshot: Snapshot, plan: Plan, tally: Tally, declared: Mapping[str,
             **{word: int(counts[at]) for word, counts in by.items()},
             "dominantShare": round(float(share[at]), 3) if at < len(share) else 0.0,
             "oldestWait": format_duration(timedelta(seconds=_step(snapshot.now - since[at]))),
-            **tally.since(name, (declared.get(name) or {}).get("status") or {}),
+            **tally.since(name, declared.get(name) or {}),
         }
         if name in plan.memory.spent:
             found[name]["gpuHours"] = rounded(plan.memory.spent[name][1], float(there.budget[at]))

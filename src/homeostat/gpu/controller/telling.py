@@ -73,6 +73,10 @@ class Teller:
         except Unreachable as error:
             log.info("%s %s will be told later: %s", kind, name, error)
 
+    def miss(self, tenant: str) -> None:
+        """Counts a promise to a tenant that was not kept, and of which no plan says so."""
+        self._tally.miss(tenant)
+
     def tell(self, snapshot: Snapshot, plan: Plan, informers: Mapping[str, Informer[Any]], *, busy: bool = False) -> None:
         """All that is new since the last time, as far as the pace allows; those that come last now come first then."""
         self._tally.count(snapshot, plan)

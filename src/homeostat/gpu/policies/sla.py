@@ -13,7 +13,9 @@ from homeostat.gpu.policies.moving import tell_once
 def watch(cycle: Cycle) -> None:
     """Reports waits that are too long, deadlines that have passed, and tenants that were not served for the part of time they were promised."""
     w, tenants = cycle.snapshot.workloads, cycle.snapshot.tenants
-    never_ran = cycle.waits & (w.ran <= 0) & (w.tenant >= 0)
+    waits = cycle.waits.copy()
+    waits[[at for at in cycle.spots if not cycle.held[at]]] = True  # what starts just now may start too late
+    never_ran = waits & (w.ran <= 0) & (w.tenant >= 0)
     if len(tenants):
         limit = tenants.max_wait[np.maximum(w.tenant, 0)]
         for at in np.flatnonzero(never_ran & ~w.stopped & (cycle.waited > limit)).tolist():
