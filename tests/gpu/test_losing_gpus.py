@@ -154,6 +154,7 @@ def test_when_most_of_the_fleet_is_silent_the_observer_is_suspected() -> None:
     plan = plan_of(tenant("a", 8), *fleet_of(4, {0, 1, 2}), *running, workload("p"))
     assert [(decision.verb, decision.constraint) for decision in plan.decisions] == [(Verb.REPORT, Constraint.OBSERVER)]
     assert why(plan, "p").constraint is Constraint.OBSERVER
+    assert plan.pending.cycle.share[0] == 1.0, "what the tenant has is known all the same"
     half = plan_of(tenant("a", 64), *fleet_of(4, {0, 1}), *running)
     assert named(half.of(Verb.REQUEUE)) == ["w0", "w1"]
 

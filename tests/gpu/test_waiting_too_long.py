@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.gpu.facts import Object, named, node, plan_of, tenant, why, workload
+from tests.gpu.facts import Object, named, node, plan_of, stamp, tenant, why, workload
 
 from homeostat.gpu.decisions import Constraint, Memory, Plan, Verb
 from homeostat.gpu.kinds import Ageing, GpuPolicySpec
@@ -89,3 +89,32 @@ def test_two_gangs_empty_nodes_of_their_own() -> None:
     crowded = Memory(at=made.memory.at, held={"uid-gang0": ["n1"], "uid-gang1": ["n1"]})
     again = plan_of(*(one for one in fleet(*both, *stays, nominal=16) if one["metadata"]["name"] != "gang"), memory=crowded)
     assert again.memory.held == {"uid-gang1": ["n1"], "uid-gang0": ["n2"]}
+
+
+def test_who_starts_later_than_was_promised_is_reported_also_where_it_starts_when_that_is_found() -> None:
+    objects = [tenant("a", 8, sla={"maxWait": "1m0s"}), node("n1"), workload("late", submitted=-61.0), workload("in-time", submitted=-59.0)]
+    plan = plan_of(*objects)
+    assert named(plan.of(Verb.ADMIT)) == ["late", "in-time"]
+    assert named(plan.of(Verb.REPORT)) == ["late"]
+    assert "promised at most 1 min" in plan.of(Verb.REPORT)[0].reason
+
+
+def first_of(other: Object) -> str:
+    """Why another one is ahead of `w`, as `w` is told."""
+    full = workload("full", 8, of="b", on=[("n1", list(range(8)))], preemption={"mode": "Never"})
+    plan = plan_of(tenant("a", 8, cohort="c"), tenant("b", 8, cohort="c"), node("n1"), full, workload("w", 1, of="a"), other)
+    (ahead,) = why(plan, "w").ahead
+    return ahead.why
+
+
+def test_why_it_comes_first_is_told_as_it_is() -> None:
+    assert first_of(workload("x", 1, of="a", submitted=LATE, priority=-1)) == "has waited too long"
+    assert first_of(workload("x", 1, of="a", deadline=stamp(60.0), submitted=-1.0)) == "is near its deadline"
+    assert first_of(workload("x", 1, of="b", on=[("gone", [0])], submitted=-1.0)) == "has lost its node"
+    assert first_of(workload("x", 1, of="a", priority=1, submitted=-1.0)) == "higher priority"
+
+
+def test_who_makes_way_for_a_deadline_is_told_that() -> None:
+    long = workload("long", 8, of="a", on=[("n1", list(range(8)))], started=-DAY, preemption=ROOMY)
+    made = plan_of(tenant("a", 16), node("n1"), long, workload("w", 1, of="a", deadline=stamp(60.0), submitted=-1.0))
+    assert [one.reason.partition(";")[0] for one in made.of(Verb.PREEMPT)] == ["team/w is near its deadline"]

@@ -87,3 +87,10 @@ def test_who_waits_for_a_budget_is_told_when_its_next_period_begins() -> None:
 def test_whether_the_end_of_other_work_would_help_is_said(spec: dict[str, Any], never: bool) -> None:
     running = workload("r", on=[("n1", [0])])
     assert why(plan_of(tenant("a", 16), node("n1"), running, workload("w", **spec)), "w").never is never
+
+
+@pytest.mark.parametrize(("replicas", "gpus", "found"), [(2, 2, Constraint.TOPOLOGY), (1, 4, Constraint.FRAGMENTATION)])
+def test_it_is_the_topology_only_where_a_wider_one_would_fit(replicas: int, gpus: int, found: Constraint) -> None:
+    half = [workload(f"r{i}", 2, on=[(f"n{i}", [0, 1])], preemption={"mode": "Never"}) for i in (1, 2)]
+    plan = plan_of(tenant("a", 64), node("n1", 4), node("n2", 4), *half, workload("w", gpus, replicas=replicas, topology="Node"))
+    assert why(plan, "w").constraint is found

@@ -274,7 +274,7 @@ async def _stuck(client: Client) -> list[Finding]:
 
 
 async def _nodes(client: Client) -> list[Finding]:
-    """What the governor says of machines with GPUs: a disk that cannot be written, a clock that is wrong."""
+    """What the governor says of machines with GPUs: a disk that cannot be written, a clock that is wrong, and so many silent that it does nothing."""
     from homeostat.model.conditions import find_condition
     from homeostat.model.errors import ApiError
 
@@ -284,13 +284,25 @@ async def _nodes(client: Client) -> list[Finding]:
         if error.code != 404:
             raise
         return []
-    found = []
+    found = await _silence(client)
     for node in nodes:
         for kind in ("DiskPressure", "ClockSkewed"):
             said = find_condition(node, kind) or {}
             if said.get("status") == "True":
                 found.append(Finding(BAD, "gpu nodes", f"{node['metadata']['name']}: {said['message']}", f"kubectl describe gpunode {node['metadata']['name']}"))
     return found
+
+
+async def _silence(client: Client) -> list[Finding]:
+    try:
+        from homeostat.insight.gpu import NoGpus, gather, stands_still
+    except ImportError:  # without numpy nobody decides here, and nobody can tell
+        return []
+    try:
+        facts = await gather(client)
+    except NoGpus as error:
+        return [Finding(BAD, "gpu nodes", str(error), "homeostat gpu top")]
+    return [Finding(BAD, "gpu nodes", said, "homeostat gpu top") for said in stands_still(facts.plan)]
 
 
 async def _breakers(client: Client) -> list[Finding]:

@@ -18,7 +18,7 @@ from homeostat.gpu.entitlement import columns_of
 from homeostat.gpu.fleet import Need
 from homeostat.gpu.kinds import Ahead, share_text
 from homeostat.gpu.policies.admission import shapes
-from homeostat.gpu.policies.fair_share import BORROWED, OVERDUE, OWN, grouped_sum
+from homeostat.gpu.policies.fair_share import OVERDUE, OWN, grouped_sum, why_first
 from homeostat.gpu.snapshot import DEPARTING, NONE, Bools, Floats, Ints, Spot, Topology
 from homeostat.gpu.unfit import Emptied, Unfit
 
@@ -224,7 +224,8 @@ class Pending:
             return Constraint.RESERVATION
         if sum(self._free_for(need, model) for model in models) < need.total:
             return Constraint.CAPACITY
-        if need.topology != Topology.ANYWHERE:
+        anywhere = msgspec.structs.replace(need, topology=int(Topology.ANYWHERE))
+        if need.topology != Topology.ANYWHERE and any(cycle.fleet.fits(anywhere, model) for model in models):
             return Constraint.TOPOLOGY
         return Constraint.FRAGMENTATION
 
@@ -285,7 +286,9 @@ class Pending:
     def _ahead(self, other: int, at: int) -> Ahead:
         w, cycle = self._cycle.snapshot.workloads, self._cycle
         name = cycle.snapshot.tenants.name[w.tenant[other]]
-        if w.tenant[other] == w.tenant[at]:
+        if cycle.band[other] == OVERDUE and (cycle.band[at] != OVERDUE or w.tenant[other] != w.tenant[at]):
+            why = why_first(cycle, other)
+        elif w.tenant[other] == w.tenant[at]:
             why = (
                 "higher priority"
                 if w.priority[other] > w.priority[at]
@@ -294,11 +297,7 @@ class Pending:
                 else "shorter or waiting longer"
             )
         else:
-            why = {OVERDUE: "waited too long", OWN: "within its quota"}.get(
-                int(cycle.band[other]), f"{name} has less for its weight"
-            )
-            if cycle.band[other] == cycle.band[at] == OWN or cycle.band[other] == cycle.band[at] == BORROWED:
-                why = f"{name} has less for its weight"
+            why = "within its quota" if cycle.band[other] == OWN != cycle.band[at] else f"{name} has less for its weight"
         return Ahead(name=w.name[other], tenant=name, gpus=share_text(int(cycle.total[other])), why=why)
 
     def _sentence(self, at: int, constraint: Constraint) -> str:
@@ -396,7 +395,7 @@ _SENTENCES = {
     Constraint.RESERVATION: "the GPUs that are free are held for others that come before it",
     Constraint.HOME: "its state lies on a node whose GPUs are taken",
     Constraint.IDLE: "it did not use its GPUs and was taken off them: it stays off for a pause, and then it is its turn again",
-    Constraint.OBSERVER: "too many nodes are silent at once: nothing is decided until they are heard again",
+    Constraint.OBSERVER: "too many nodes are silent at once: nothing is decided until they are heard again, or deleted",
 }
 _DEPARTS = "its tenant is being deleted: nothing more of it starts"
 _AWAY = "its state lies on a node that is not declared just now, and whose agent lives: it is declared again within a minute"

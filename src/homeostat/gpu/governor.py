@@ -40,6 +40,7 @@ def decide(snapshot: Snapshot, policy: GpuPolicySpec | None = None, memory: Memo
     """One cycle. Without a policy all defaults hold; without a memory there is no past."""
     cycle = Cycle(snapshot, policy or GpuPolicySpec(), memory or Memory())
     if failure.observer_is_suspect(cycle):
+        fair_share.remember(cycle)  # who asks is told the shares as they are
         return Plan(decisions=cycle.decisions, memory=cycle.memory, pending=Pending.unknown(cycle))
     cost.keep_off_spot(cycle)
     failure.mend(cycle)

@@ -13,7 +13,7 @@ import msgspec
 
 from homeostat.client import Client
 from homeostat.gpu.controller.notes import FIELD, NAME
-from homeostat.gpu.decisions import Decision, Memory, Plan, Verb
+from homeostat.gpu.decisions import Constraint, Decision, Memory, Plan, Verb
 from homeostat.gpu.governor import decide
 from homeostat.gpu.kinds import NODE, POLICY, POOL, TENANT, WORKLOAD, GpuPolicySpec
 from homeostat.gpu.objects import Reader
@@ -152,8 +152,14 @@ def facts_of(
         memory=memory,
         plan=plan,
         halts=halts,
-        notes=notes,
+        notes=[*notes, *stands_still(plan)],
     )
+
+
+def stands_still(plan: Plan) -> list[str]:
+    """That nothing at all is decided, for too many nodes are silent, and what helps."""
+    said = [one.reason for one in plan.of(Verb.REPORT) if one.constraint is Constraint.OBSERVER]
+    return [f"{reason}. Look after their agents; where they are gone for good: `kubectl delete gpunode NAME`" for reason in said]
 
 
 def loop_notes(leases: list[Object], now: float) -> list[str]:

@@ -35,7 +35,10 @@ _DONE = {
 }
 _WAY_OUT = {
     "lent": "what others of its cohort borrowed ends, or makes way when it has run for its minimum; `homeostat gpu quota` shows who borrows",
-    "quota": "`homeostat gpu quota {tenant}` shows what {tenant} uses; a larger quota, or the end of one of its workloads, lets it start",
+    "quota": "`homeostat gpu quota {tenant}` shows what {tenant} uses; a larger quota, or the end of enough work of it or of its cohort, lets it start",
+    "never quota": "a larger quota of {tenant} or of its cohort for such GPUs, or a higher borrowing limit; or that it asks for less, or for others",
+    "never capacity": "more nodes join, or it asks for fewer replicas: `homeostat gpu top` shows what there is",
+    "never topology": "more nodes join near each other, or it asks for a wider topology or fewer replicas",
     "budget": "a larger budget, or the next period of it",
     "capacity": "GPUs come free, or a node joins",
     "fragmentation": "GPUs come free on one node; smaller replicas would fit now",
@@ -47,7 +50,7 @@ _WAY_OUT = {
     "idle": '`kubectl patch workload {name} -n {namespace} --type=merge -p \'{{"spec":{{"idle":{{"mode":"Warn"}}}}}}\'` has it back at once, and only warned',
     "home": "what runs on that node makes way or ends",
     "reservation": "those ahead of it start",
-    "observer": "the nodes are heard again: look after their agents, or the clocks",
+    "observer": "look after the agents of the silent nodes, and their clocks; those that are gone for good: `kubectl delete gpunode NAME`",
 }
 
 
@@ -118,10 +121,15 @@ class Story:
             "aheadGpus": why.ahead_milli / WHOLE,
             "estimatedStart": None if start is None else format_time(start),
             "startsInSeconds": None if start is None else max(round(start - self.facts.now), 0),
-            "whatHelps": _WAY_OUT.get("lent" if why.lent else why.constraint, "").format(
-                tenant=self.spec["tenant"], name=self.meta["name"], namespace=self.meta.get("namespace", "")
-            ),
+            "whatHelps": self._way_out(why),
         }
+
+    def _way_out(self, why: Why) -> str:
+        word = "lent" if why.lent else f"never {why.constraint}" if why.never else str(why.constraint)
+        if why.constraint is Constraint.HOME and not why.position:
+            return ""  # its node is declared again by itself
+        said = _WAY_OUT.get(word) or _WAY_OUT.get(why.constraint, "")
+        return said.format(tenant=self.spec["tenant"], name=self.meta["name"], namespace=self.meta.get("namespace", ""))
 
     def _last(self) -> dict[str, Any] | None:
         if not self.decided:

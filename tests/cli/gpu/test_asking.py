@@ -180,6 +180,28 @@ def test_doctor_finds_nodes_whose_disk_or_clock_is_wrong(ask: Ask, fleet: Fleet)
     assert done.exit_code == 1
 
 
+def test_where_so_many_nodes_are_silent_that_nothing_is_decided_that_and_the_way_out_is_told(ask: Ask, fleet: Fleet) -> None:
+    runner = CliRunner(env={"KUBECONFIG": str(fleet.plane.kubeconfig)})
+    assert "silent" not in runner.invoke(main, ["doctor"]).stdout
+    for name in ("s1", "s2", "s3"):
+        fleet.node(name, heard=500.0)
+    for said in (runner.invoke(main, ["doctor"]).stdout, ask("top", "--once").output, ask("quota").output):
+        assert "3 of 4 nodes fell silent at once" in said
+        assert "kubectl delete gpunode" in said
+
+
+def test_what_helps_is_what_would_help(ask: Ask, fleet: Fleet) -> None:
+    fleet.workload("huge", "vision", resources={"gpus": 8}, replicas=4)
+    said = ask("explain", "huge").stdout
+    assert "may never have more than 8" in said
+    assert "a larger quota of vision or of its cohort" in said
+    assert "the end of" not in said
+    fleet.raise_quota("vision", 100)
+    said = ask("explain", "huge").stdout
+    assert "more nodes join, or it asks for fewer replicas" in said
+    assert "GPUs come free" not in said
+
+
 def test_a_small_budget_is_told_as_exactly_as_it_is_given(ask: Ask, fleet: Fleet) -> None:
     fleet.tenant("small", 1, budget={"gpuHours": 0.02})
     memory = {"at": time.time(), "spent": {"small": [time.time() - 60, 0.0123]}}
@@ -247,7 +269,7 @@ def test_explain_says_what_is_about_to_happen_to_one_that_runs_and_who_stops_it(
     fleet.raise_quota("vision", 0)
     fleet.raise_quota("speech", 2)  # the cohort has two, and five are used
     said = ask("explain", "train").stdout
-    assert "the governor wants to suspend it (quota: vision borrowed 5 GPUs that its cohort no longer has" in said
+    assert "the governor wants to suspend it (quota: vision borrowed 5 GPUs, and its cohort lent 4 GPUs more than it has" in said
     halt = {"guard": "mass-drift", "reason": "9 of 15 would be changed", "since": format_time(time.time())}
     policy = {"metadata": {"name": WORKLOAD.name}, "spec": {"fleet": {"kinds": [WORKLOAD.name]}}}
     fleet.write(POLICY_KIND.api_version, POLICY_KIND.kind, policy, {"halts": [halt]})

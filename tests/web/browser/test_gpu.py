@@ -70,7 +70,7 @@ def test_a_workload_that_waits_says_why(gpus: Page) -> None:
     queue(gpus).get_by_role("link", name=WAITS).click()
     story = gpus.get_by_role("region", name=re.compile("speech-. of speech: Pending"))
     expect(story).to_contain_text("it wants 2 of H100, and speech uses 10 of its 10")
-    expect(story).to_contain_text("a larger quota, or the end of one of its workloads, lets it start")
+    expect(story).to_contain_text("a larger quota, or the end of enough work of it or of its cohort, lets it start")
     gpus.reload()
     expect(story).to_be_visible()
 

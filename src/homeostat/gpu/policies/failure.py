@@ -32,7 +32,7 @@ def observer_is_suspect(cycle: Cycle) -> bool:
         return False
     if quiet > policy.suspect_observer_above * known:
         cycle.memory = msgspec.structs.replace(cycle.memory, suspected=cycle.now)
-        reason = f"{quiet} of {known} nodes fell silent at once: the observer is suspected, and nothing is done until they are heard again"
+        reason = f"{quiet} of {known} nodes fell silent at once: the observer is suspected, and nothing is done until they are heard again, or deleted"
     elif suspected is not None and cycle.now - suspected <= lease:
         reason = f"most of {known} nodes were silent just now, and {quiet} are: nothing is done until they had time to be heard again"
     else:

@@ -185,11 +185,24 @@ def reach(cycle: Cycle, queue: Ints) -> tuple[Ints, Ints, Floats]:
     return tenant, column, np.asarray(staying[tenant, column] + before)
 
 
+def why_first(cycle: Cycle, at: int) -> str:
+    """Of one that comes before all others: why, in words that follow its name."""
+    if cycle.displaced[at]:
+        return "has lost its node"
+    return "has waited too long" if _is_late(cycle, np.array([at]))[0] else "is near its deadline"
+
+
+def _is_late(cycle: Cycle, queue: Ints) -> Bools:
+    """Which have waited longer than anybody should, or than their tenant was promised."""
+    limit = np.minimum(cycle.policy.ageing.overdue_after.total_seconds(), cycle.snapshot.tenants.max_wait[cycle.snapshot.workloads.tenant[queue]])
+    return np.asarray(cycle.waited[queue] > limit)
+
+
 def _overdue(cycle: Cycle, queue: Ints, own: Bools) -> Bools:
     """Which come before all others. Beyond the own quota it is only the one of each tenant that waited longest."""
-    w, tenants, ageing = cycle.snapshot.workloads, cycle.snapshot.tenants, cycle.policy.ageing
+    w = cycle.snapshot.workloads
     tenant, waited = w.tenant[queue], cycle.waited[queue]
-    late = waited > np.minimum(ageing.overdue_after.total_seconds(), tenants.max_wait[tenant])
+    late = _is_late(cycle, queue)
     late |= own & (cycle.now + cycle.remaining[queue] >= w.deadline[queue] - DAY / 24)
     longest = np.zeros(len(queue), dtype=bool)
     by_wait = np.lexsort((queue, -waited, tenant))

@@ -27,7 +27,7 @@ from homeostat.gpu.decisions import Constraint, Memory, Reservation, Verb
 from homeostat.gpu.entitlement import Ledger
 from homeostat.gpu.fleet import Fleet, Need, Taken
 from homeostat.gpu.policies.admission import shapes
-from homeostat.gpu.policies.fair_share import OVERDUE, age_of, handicap_of
+from homeostat.gpu.policies.fair_share import OVERDUE, age_of, handicap_of, why_first
 from homeostat.gpu.snapshot import NONE, Bools, Floats, Ints, Mode, Phase
 
 CLAIMANTS = 32
@@ -201,8 +201,9 @@ class Preemption:
 
     def _preempt(self, victim: int, at: int, right: Constraint) -> None:
         cycle, w, names = self.cycle, self.cycle.snapshot.workloads, self.cycle.snapshot.tenants.name
-        uid = w.uid[victim]
-        reason = f"{_RIGHTS[right].format(who=w.name[at], tenant=names[w.tenant[at]], other=names[w.tenant[victim]])}; it has run for {span(w.ran[victim])}"
+        uid, first = w.uid[victim], why_first(cycle, at)
+        said = _RIGHTS[right].format(who=w.name[at], first=first, tenant=names[w.tenant[at]], other=names[w.tenant[victim]])
+        reason = f"{said}; it has run for {span(w.ran[victim])}"
         cycle.stop(Verb.PREEMPT, victim, reason, right, beneficiary=w.uid[at])
         cycle.next.preemptions.append(cycle.now)
         cycle.next.preempted.setdefault(uid, []).append(cycle.now)
@@ -356,7 +357,7 @@ def _never() -> tuple[Fleet, Ledger, Taken]:
 _RIGHTS = {
     Constraint.QUOTA: "{who} needs it within the quota of {tenant}, and {other} has more than is kept for it",
     Constraint.PRIORITY: "{who} has a higher priority",
-    Constraint.SLA: "{who} has waited too long",
+    Constraint.SLA: "{who} {first}",
     Constraint.FAIR_SHARE: "{who} needs it, and {tenant} has less than {other} for its weight",
     Constraint.TIME_SHARING: "{who} is expected to be short, and this one long",
 }

@@ -59,13 +59,13 @@ def _no_longer_allowed(cycle: Cycle) -> None:
 
 def _give_back(cycle: Cycle, cohort: int, column: int, need: int) -> None:
     """The cohort lent more than it has: those who borrowed most for their weight give back first."""
-    ledger, tenants = cycle.ledger, cycle.snapshot.tenants
+    ledger, tenants, short = cycle.ledger, cycle.snapshot.tenants, need
     members = np.flatnonzero(ledger.limits.cohort == cohort).tolist()
     owed = {tenant: ledger.borrowed(tenant, column) for tenant in members}
     for tenant in sorted(members, key=lambda t: (-owed[t] / tenants.weight[t], t)):
         if need <= 0 or not owed[tenant]:
             return
-        reason = f"{tenants.name[tenant]} borrowed {gpus(owed[tenant])} that its cohort no longer has"
+        reason = f"{tenants.name[tenant]} borrowed {gpus(owed[tenant])}, and its cohort lent {gpus(short)} more than it has"
         need -= _shed(cycle, tenant, column, min(need, owed[tenant]), reason)
 
 
