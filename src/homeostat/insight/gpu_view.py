@@ -16,6 +16,7 @@ from homeostat.gpu.kinds import WHOLE
 from homeostat.gpu.policies.budget import rounded
 from homeostat.gpu.pools.marks import is_off, off_by
 from homeostat.gpu.snapshot import NONE
+from homeostat.insight.fleets import hold_of
 from homeostat.insight.gpu import Facts, Object, phase_of, title
 from homeostat.model.clock import format_time, parse_time
 
@@ -114,12 +115,12 @@ def _gpu(gpu: Row, reading: Row, holders: list[Row]) -> Row:
 
 def quotas(facts: Facts) -> list[Row]:
     """How each tenant stands with each type of GPU it has a quota for. GPUs are numbers, hours are GPU hours."""
-    cycle = facts.plan.pending.cycle
+    cycle, as_it_is = facts.plan.pending.cycle, Cycle(facts.snapshot, facts.policy, facts.memory)  # one that decided counts what it lets in
     names = {name: at for at, name in enumerate(facts.snapshot.tenants.name)}
-    row_of, waits = rows_of(facts), {facts.snapshot.workloads.uid[at] for at in np.flatnonzero(cycle.waits).tolist()}
+    row_of, waits = rows_of(facts), {facts.snapshot.workloads.uid[at] for at in np.flatnonzero(as_it_is.waits).tolist()}
     waiting = Counter(row_of(facts.workloads[uid]) for uid in waits)
     found = []
-    for one in standings(Cycle(facts.snapshot, facts.policy, facts.memory)):  # as it is: a cycle that decided counts what it lets in
+    for one in standings(as_it_is):
         at, spec = names[one.tenant], facts.tenants[one.tenant]["spec"]
         found.append(
             {
@@ -206,7 +207,12 @@ def entitlements(facts: Facts) -> dict[str, float]:
 def waiting(facts: Facts, wanted: Wanted = everything) -> Iterator[Row]:
     """Each that waits, in the order of the queue; last those that no turn helps. Those that start at the next cycle come first."""
     for decision in facts.plan.of(Verb.ADMIT, Verb.RESUME):
-        if wanted(facts.workloads[decision.subject]):
+        obj = facts.workloads[decision.subject]
+        if not wanted(obj):
+            continue
+        if (hold := hold_of(obj)) is not None:
+            yield _waits(facts, decision.subject, 0, hold.guard, f"it could start, and is held by {hold.guard}: {hold.reason}", None)
+        else:
             yield _waits(facts, decision.subject, 0, "none", f"starts now: {decision.reason}", facts.now)
     pending = facts.plan.pending
     for place in range(len(pending)):

@@ -190,6 +190,16 @@ def test_where_so_many_nodes_are_silent_that_nothing_is_decided_that_and_the_way
         assert "kubectl delete gpunode" in said
 
 
+def test_what_could_start_and_is_held_by_a_guard_waits_and_does_not_start_now(ask: Ask, fleet: Fleet) -> None:
+    held = {"type": "Reconciling", "status": "False", "reason": "Held", "message": "held by freeze: under repair", "lastTransitionTime": format_time(time.time())}
+    fleet.workload("held", "speech", status={"conditions": [held]})
+    [row] = json.loads(ask("queue", "-o", "json").stdout)
+    assert (row["constraint"], row["estimatedStart"]) == ("freeze", None)
+    assert "it could start, and is held by freeze: under repair" in row["reason"]
+    [speech] = json.loads(ask("quota", "speech", "-o", "json").stdout)
+    assert speech["waiting"] == 1
+
+
 def test_what_helps_is_what_would_help(ask: Ask, fleet: Fleet) -> None:
     fleet.workload("huge", "vision", resources={"gpus": 8}, replicas=4)
     said = ask("explain", "huge").stdout
