@@ -244,7 +244,7 @@ def test_what_could_not_be_composed_is_not_said_to_be_as_declared(desk: Desk) ->
     assert "nobody can tell what it declares" in desk.run("runbook")
     told = desk.run("explain", "shop", "hall")
     assert re.search("differs +unknown: .*no goods", told)
-    assert "next       it is composed again when its declaration or its composer changes" in told
+    assert "next       it is composed again when its declaration, its source or its composer changes" in told
 
 
 def test_a_composer_without_compose_is_told_so() -> None:

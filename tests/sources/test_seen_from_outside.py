@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,30 @@ async def test_a_commit_that_halts_is_shown_explained_and_approved_by_commands(b
         return "nothing is halted" in (await run("runbook")).output
 
     await bench.eventually(calm)
+
+
+async def test_a_sync_that_stands_still_is_not_said_to_be_as_declared(bench: Bench) -> None:
+    bench.repo.commit(FILES)
+    await bench.begin()
+    assert "all is as declared" in (await run("drift")).output
+    await bench.push({"bad.yaml": "kind: Nonsense\n"})
+    await bench.says("Refused")
+    told = (await run("runbook")).output
+    assert "bad.yaml:1: apiVersion is missing" in told
+    assert "homeostat explain syncs.homeostat.dev shop -n default" in told
+    await bench.push({"bad.yaml": None})
+    await bench.says("Applied")
+    shutil.move(bench.repo.path, f"{bench.repo.path}-gone")
+    bench.poke()
+    await bench.says("SourceUnknown")
+    assert "cannot be read: there is no repository" in (await run("runbook")).output
+    (line,) = await data("drift")
+    assert (line["op"], line["kind"], line["name"]) == ("unknown", "Sync", "shop")
+    assert "next       it is composed again when" in (await run("explain", "sync", "shop")).output
+    shutil.move(f"{bench.repo.path}-gone", bench.repo.path)
+    bench.poke()
+    await bench.says("Applied")
+    assert "nothing is halted" in (await run("runbook")).output
 
 
 async def test_a_plan_of_which_the_loop_names_no_object_is_approved_by_its_name(bench: Bench) -> None:

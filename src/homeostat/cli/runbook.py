@@ -45,8 +45,8 @@ def command(server: Connection, scope: str | None, output: str) -> None:
         if lines:
             found[name] = lines
     for ref, why in sorted(view.uncomposed.items()):
-        way = "  way out: correct the declaration or the composer; what was composed before stays, and it goes on by itself"
-        found[str(ref)] = [f"{ref}: nobody can tell what it declares", f"  what happened: {why}", f"  look at: {look_at(ref)}", way]
+        way = "  way out: correct the declaration, its source or the composer; what was made of it before stays, and it goes on by itself"
+        found[str(ref)] = [f"{ref}: nobody can tell what it declares, or that is refused", f"  what happened: {why}", f"  look at: {look_at(ref)}", way]
     for name, policy in sorted(view.policies.items()) if not scope else ():
         ready = find_condition(policy, "Ready") or {}
         if ready.get("reason") == NOTHING and policy["spec"].get("freezes"):

@@ -142,7 +142,7 @@ class Chain:
         if self.drift is not None:
             return "it is tried again, later after each failure" if self.drift.failures else "it is being done"
         if self.ref in self.view.uncomposed:
-            return "it is composed again when its declaration or its composer changes; until then what it declared before stays"
+            return "it is composed again when its declaration, its source or its composer changes; until then what it declared before stays"
         if self.ref in self.fleet.unknown:
             return "it is looked at again with the next pass; nothing is done until it can be read"
         if self.unseen:

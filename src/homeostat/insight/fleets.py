@@ -43,7 +43,7 @@ class View(msgspec.Struct):
     fleets: dict[str, Fleet] = msgspec.field(default_factory=dict)
     objects: dict[Ref, Object] = msgspec.field(default_factory=dict)
     children: dict[Ref, Object] = msgspec.field(default_factory=dict)  # what Syncs say is open of the objects that they declare
-    uncomposed: dict[Ref, str] = msgspec.field(default_factory=dict)  # of what only declares others: where nobody can tell what, and why
+    uncomposed: dict[Ref, str] = msgspec.field(default_factory=dict)  # of what only declares others: where nobody can tell what, or that is refused, and why
     kinds: dict[str, Kind] = msgspec.field(default_factory=dict)
     loops: dict[str, Keeping] = msgspec.field(default_factory=dict)  # by kind: who keeps it, as far as that may be read
 
@@ -203,8 +203,16 @@ def _enter(view: View, kind: Kind, obj: Object) -> None:
     _enter_standing(fleet, ref, obj)
     if composes:
         _enter_children(view, kind, obj)
-        if (ready := find_condition(obj, "Ready") or {}).get("reason") == "NotComposed":
-            view.uncomposed[ref] = ready.get("message", "")
+        if (why := _stuck(obj)) is not None:
+            view.uncomposed[ref] = why
+
+
+def _stuck(parent: Object) -> str | None:
+    """Why what a thing declares now is not even tried: it cannot be composed, its source cannot be read, its commit is refused. None where it
+    is: what is the matter with its children has reasons of its own."""
+    ready, degraded = find_condition(parent, "Ready") or {}, find_condition(parent, "Degraded") or {}
+    stuck = degraded.get("status") == "True" and degraded.get("reason") == ready.get("reason")
+    return str(ready.get("message", "")) if stuck else None
 
 
 def _enter_standing(fleet: Fleet, ref: Ref, obj: Object) -> None:
