@@ -47,6 +47,7 @@ ORDER = (
     "restart_loop",
     "renamed_children",
     "selector_typo",
+    "overlapping_policies",
 )
 
 

@@ -41,14 +41,16 @@ def unapproved(fleet: Fleet, verdict: Verdict, op: Op) -> list[Drift]:
     return [d for d in found if d.ref not in verdict.approved] if verdict.approved else found
 
 
-def touched_before(fleet: Fleet, drifts: list[Drift], op: Op) -> set[Ref]:
-    """What else the change sets of these have already changed, or deleted, without an approval.
+def touched_before(fleet: Fleet, drifts: list[Drift], op: Op, waves: Collection[str] = ()) -> set[Ref]:
+    """What else the change sets of these, and those of these `waves`, have already changed, or deleted, without an approval.
 
     So a change set that comes in drop by drop counts as the whole that it is.
     """
-    open_now = {d.ref for d in drifts} if fleet.passed or fleet.waves else set()
     touched: set[Ref] = set()
-    for key in {d.wave for d in drifts} - {""} if open_now else ():
+    if not (fleet.passed or fleet.waves):
+        return touched
+    open_now = {d.ref for d in drifts}
+    for key in {d.wave for d in drifts}.union(waves) - {""}:
         for wave in (fleet.waves.get(key), fleet.passed.get(key)):
             if wave is not None:
                 touched.update(r for r, acted in wave.healthy.items() if acted.op is op and not acted.approved)

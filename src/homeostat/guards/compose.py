@@ -1,7 +1,8 @@
 """Several policies on one resource: the strictest wins, limit by limit.
 
 A fleet is all that the same policies select. So where two overlap, what both select is a fleet of its own, and its
-limits are those of the stricter, counted in that fleet. What no policy selects is guarded by the default policy of its
+limits are those of the stricter, counted in that fleet. Mass drift and the confirmation of deletions count all that a policy
+selects as well: else a policy for each team, however strict, would undo the one for all of them. What no policy selects is guarded by the default policy of its
 kind, which steps aside as soon as one does: else nobody could choose a limit wider than the default.
 """
 
@@ -11,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import TypeVar
 
+from homeostat.guards.approval import touched_before, unapproved
 from homeostat.guards.policy import (
     Backoff,
     Breaker,
@@ -25,7 +27,7 @@ from homeostat.guards.policy import (
     Selection,
     selects,
 )
-from homeostat.loop.fleet import share
+from homeostat.loop.fleet import Fleet, Op, Verdict, Whole, share
 from homeostat.model.selectors import Labels
 
 T = TypeVar("T")
@@ -76,6 +78,23 @@ def combine(policies: Sequence[GuardPolicy], size: int) -> GuardPolicy:
         ),
         domains=min(p.domains for p in policies),
         alerts=_all(p.alerts for p in policies),
+    )
+
+
+def whole(name: str, policy: GuardPolicy, fleet: Fleet, others: Iterable[Fleet]) -> Whole:
+    """What a policy selects in these fleets, beside one that something is to be done in."""
+    size, found, waves = 0, {Op.UPDATE: 0, Op.DELETE: 0}, {drift.wave for drift in fleet.drifts.values()}
+    for other in others:
+        size += other.size
+        for op in found:
+            drifts = unapproved(other, Verdict(), op)
+            touched = touched_before(other, drifts, op, waves)
+            found[op] += len(drifts) + len(touched)
+            size += len(touched) if op is Op.DELETE else 0  # as it was before
+    above = policy.deletion.confirm_above
+    limits = policy.mass_drift
+    return Whole(
+        name, size, found[Op.UPDATE], found[Op.DELETE], limits.limit, limits.fleet_of, policy.cap if above is None else above
     )
 
 

@@ -32,10 +32,15 @@ def _ask(policy: GuardPolicy, fleet: Fleet, verdict: Verdict) -> None:
     before = touched_before(fleet, drifts, _DELETE)
     limit = share(policy.cap if above is None else above, fleet.size + len(before))  # of the fleet as it was before
     count = len(deleted | {ref for ref in before if ref.uid not in deleted})
+    size, selected = fleet.size, ""
     if count <= limit:
-        return
+        over = (one for one in fleet.wholes if drifts and count + one.deletions > share(one.confirm_above, size + len(before) + one.size))
+        if (one := next(over, None)) is None:
+            return
+        count, size, selected = count + one.deletions, size + one.size, f" that GuardPolicy {one.policy} selects"
+        limit = share(one.confirm_above, size + len(before))
     plan = to_approve(fleet, verdict, _DELETE)
-    reason = f"{count} of {fleet.size} would be deleted, more than {limit}: homeostat approve {plan}"
+    reason = f"{count} of {size}{selected} would be deleted, more than {limit}: homeostat approve {plan}"
     refused = {d.ref for d in drifts}
     hold = Hold(GUARD, reason, plan=plan)
     verdict.sift(lambda d: hold if d.touches is _DELETE and d.ref in refused else None)

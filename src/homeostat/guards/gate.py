@@ -12,10 +12,10 @@ from msgspec.structs import replace
 from homeostat.guards import admits, beside, decide, health, invariant
 from homeostat.guards.backoff import delays
 from homeostat.guards.breaker import thresholds
-from homeostat.guards.compose import combine, matching
+from homeostat.guards.compose import combine, matching, whole
 from homeostat.guards.grants import Grants
 from homeostat.guards.policy import GuardPolicy, Mode, default_policy
-from homeostat.loop.fleet import Drift, Fleet, Halt, Ref, Taken, Unanswered, Verdict
+from homeostat.loop.fleet import Drift, Fleet, Halt, Ref, Taken, Unanswered, Verdict, Whole
 from homeostat.loop.queue import Backoff
 
 DEFAULT = "default/"
@@ -55,6 +55,7 @@ class PolicyGate:
         self.mode = mode
         self._names: dict[str, tuple[str, ...]] = {}
         self._stocked: dict[str, Fleet] = {}  # those that invariants are about
+        self._guarded: dict[str, dict[str, Fleet]] = {}  # by policy, the fleets that it selects
 
     def fleet_of(self, kind: str, namespace: str, labels: Mapping[str, str]) -> str:
         found = matching(self.policies, kind, namespace, labels)
@@ -103,7 +104,13 @@ class PolicyGate:
             found = self.built_in[kind] = default_policy(kind, self.mode)
         return found
 
+    def know(self, fleet: Fleet) -> None:
+        """Has a fleet counted where its policies count all that they select."""
+        for name in self.names(fleet):
+            self._guarded.setdefault(name, {})[fleet.name] = fleet
+
     def equip(self, fleet: Fleet) -> None:
+        self.know(fleet)
         declared = [(name, self.policies[name]) for name in self.names(fleet) if name in self.policies]
         if not declared and fleet.name.startswith(DEFAULT):
             declared = [(fleet.name, self._default(fleet.name.removeprefix(DEFAULT)))]
@@ -119,6 +126,15 @@ class PolicyGate:
         else:
             fleet.observed.clear()
             self._stocked.pop(fleet.name, None)
+
+    def wholes(self, fleet: Fleet) -> tuple[Whole, ...]:
+        """What the policies of a fleet select beside it."""
+        found = []
+        for name in self.names(fleet):
+            others = [one for one in self._guarded.get(name, {}).values() if one is not fleet and (one.size or one.drifts)]
+            if others and name in self.policies:
+                found.append(whole(name, self.policies[name], fleet, others))
+        return tuple(found)
 
     def _selected(self, name: str, but: Fleet | None = None) -> list[Fleet]:
         """The fleets that a policy selects: more than one where others select a part of the same."""
@@ -140,6 +156,7 @@ class PolicyGate:
     def judge(self, fleet: Fleet, now: float) -> Verdict:
         fleet.approvals = frozenset(self.approvals)
         self.grants.hand_out(fleet)
+        fleet.wholes = self.wholes(fleet)
         fleet.returned = self.returned.get(fleet.name, {})
         fleet.interrupted = self._still_interrupted(fleet)
         try:

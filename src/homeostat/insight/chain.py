@@ -30,7 +30,7 @@ class Chain:
     def __init__(self, view: View, ref: Ref) -> None:
         self.view, self.ref, self.obj = view, ref, view.at(ref)
         self.fleet = view.fleet_of(ref)
-        self.policy = view.gate.policy(self.fleet)
+        self.policy, self.fleet.wholes = view.gate.policy(self.fleet), view.gate.wholes(self.fleet)
         self.drift = self.fleet.drifts.get(ref)
         self.hold = hold_of(self.obj)
         self.halts = view.halts(self.fleet)

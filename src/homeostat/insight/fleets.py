@@ -52,6 +52,7 @@ class View(msgspec.Struct):
         name = self.gate.fleet_of(kind, namespace, labels)
         if name not in self.fleets:
             self.fleets[name] = Fleet(name, 0, passes_begun=1, passes_done=1, returned=self.gate.returned.get(name, {}))
+            self.gate.know(self.fleets[name])
         return self.fleets[name]
 
     def fleet_of(self, ref: Ref) -> Fleet:

@@ -76,7 +76,7 @@ def _refused(view: View, drift: Drift) -> Hold | None:
 
 def judge(view: View, fleet: Fleet) -> FleetVerdict:
     """The guards' verdict on all that is open in a fleet."""
-    policy = view.gate.policy(fleet)
+    policy, fleet.wholes = view.gate.policy(fleet), view.gate.wholes(fleet)
     verdict = decide(policy, fleet, view.now)
     verdict.sift(lambda drift: _refused(view, drift))
     found = FleetVerdict(

@@ -205,6 +205,18 @@ class Grant(NamedTuple):
     deletions: int = 0
 
 
+class Whole(NamedTuple):
+    """What a policy selects beside a fleet of its, where others select a part of the same; and its limits, which are on all of it."""
+
+    policy: str
+    size: int
+    changes: int  # open there, or touched there by a change set that is open, and approved by nobody
+    deletions: int
+    limit: int | str  # of mass drift
+    fleet_of: int
+    confirm_above: int | str
+
+
 class Acted(NamedTuple):
     """What a wave did to a member, when, and whether a person had approved exactly that."""
 
@@ -287,6 +299,7 @@ class Fleet(msgspec.Struct):
     doubted: frozenset[Op] = frozenset()  # of which more failed than the cap: what was approved before is so no more
     approvals: frozenset[str] = frozenset()  # plan hashes that a person approved, each good once
     grants: dict[str, Grant] = msgspec.field(default_factory=dict)  # what is left of the approvals that change sets carry
+    wholes: tuple[Whole, ...] = ()  # what its policies select beside it; the gate's to say
     shown_at: float = 0.0  # when something that was lost was last made again, and could be seen
     gathering: Mapping[str, float] = msgspec.field(default_factory=dict)  # change sets still coming in, and how long they are awaited
     returned: Mapping[str, Taken] = msgspec.field(default_factory=dict)  # change sets whose return was asked for; the gate's to say
