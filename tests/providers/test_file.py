@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from tests.providers.bench import WAIT_SECONDS, Bench, ready, running
 
+from homeostat.guards import default_policy
 from homeostat.loop.declarations import ADOPT
 from homeostat.model.errors import ApiError
 from homeostat.providers.file import File
@@ -75,6 +76,38 @@ async def test_a_changed_declaration_changes_the_file(bench: Bench, root: Path) 
     await bench.declare("motd", {"path": str(path), "content": "two"})
     await bench.ready("motd")
     assert path.read_text() == "two"
+
+
+async def test_who_declared_another_content_is_named_also_by_a_loop_that_begins_later(bench: Bench, root: Path) -> None:
+    def named(obj: dict[str, Any]) -> bool:
+        return bool(obj["status"].get("drift", {}).get("by") == ["test"])
+
+    await bench.declare("motd", {"path": str(root / "motd"), "content": "one"})
+    await bench.ready("motd")
+    _observe(bench)
+    await bench.declare("motd", {"path": str(root / "motd"), "content": "two"})
+    await bench.until("motd", named)
+    await bench.stop()
+    await bench.start()
+    _observe(bench)
+    (root / "motd").write_text("by somebody else, too")
+    found = await bench.until("motd", lambda obj: bool(obj["status"].get("drift", {}).get("cause") == "both"))
+    assert named(found)
+
+
+async def test_nobody_is_named_where_only_what_a_file_refers_to_was_changed(bench: Bench, root: Path) -> None:
+    await bench.secret("app", token="one")
+    await bench.declare("token", {"path": str(root / "token"), "template": "{{ app.token }}", "values": [{"name": "app", "secret": "app"}]})
+    await bench.ready("token")
+    _observe(bench)
+    await bench.secret("app", token="two")
+    found = await bench.until("token", lambda obj: "drift" in obj["status"])
+    assert "by" not in found["status"]["drift"]
+
+
+def _observe(bench: Bench) -> None:
+    bench.gate.built_in[bench.provider.info.name] = default_policy(bench.provider.info.name)
+    bench.engine.regroup()
 
 
 @pytest.mark.parametrize("loss", ["edited", "removed", "permissions", "replaced by a link"])

@@ -28,6 +28,7 @@ def line_of(controller: Controller, seen: Seen, known: Drift | None, sets: Chang
     told = record.change_set if known is None and record.made_from == seen.made_from else ""
     since = min(known.since if known else record.since or now, now)  # the clock may have been set back
     gone = metadata.get("deletionTimestamp")  # what is deleted was not to go before it was deleted
+    write = Write(name=seen.change_set) if seen.change_set else last_write(metadata, diff.changes)
     line = Drift(
         ref=seen.ref,
         op=seen.diff.op,
@@ -39,8 +40,8 @@ def line_of(controller: Controller, seen: Seen, known: Drift | None, sets: Chang
         changes=tuple(render(diff, controller.sensitive)) if diff.op is Op.UPDATE else (),
         owned=seen.owned,
         foreign=seen.foreign,
-        change_set=sets.place(seen.ref.uid, Write(name=seen.change_set) if seen.change_set else last_write(metadata, diff.changes), now, told),
-        by=() if gone else tuple(dict.fromkeys([c.who.manager for c in diff.changes if c.who is not None])),  # who deleted it, no field tells
+        change_set=sets.place(seen.ref.uid, write, now, told),
+        by=() if gone else _by(seen, diff, known, write.by),  # who deleted it, no field tells
         reversals=_reversals(controller, record, seen.diff, now) if known is None else known.reversals,
         target=seen.target or str(seen.ref),
         domain=seen.domain,
@@ -74,6 +75,20 @@ def judged_in(seen: Seen, fleet: Fleet | None) -> str:
     known = fleet.drifts.get(seen.ref)
     alone = known is not None and known.made_from == seen.made_from and seen.ref not in fleet.moving
     return "" if alone else fleet.name
+
+
+def _by(seen: Seen, diff: Diff, known: Drift | None, last: str) -> tuple[str, ...]:
+    """Who made it differ. Where the fields that differ are not those that people write, such as the digest of a content, it is who wrote the
+    `last` where that is why it differs; not where what it refers to changed."""
+    named = tuple(dict.fromkeys([c.who.manager for c in diff.changes if c.who is not None]))
+    if named or diff.cause is Cause.DRIFT:
+        return named
+    generation = seen.obj["metadata"].get("generation", 0)
+    if known is not None and known.generation == generation:
+        return known.by
+    if (seen.obj.get("status") or {}).get("observedGeneration") == generation:
+        return seen.record.by  # of before a restart
+    return (last,) if last else ()
 
 
 def _touches(seen: Seen) -> Op:
