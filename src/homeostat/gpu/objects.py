@@ -3,33 +3,38 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
-from functools import lru_cache
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from homeostat.gpu.beats import Beats
+from homeostat.gpu.columns import (
+    Object,
+    bools,
+    check,
+    floats,
+    is_deleted,
+    read_nodes,
+    read_pools,
+    read_tenants,
+    refusal_of,
+    row_of,
+    time_of,
+)
 from homeostat.gpu.decisions import Verb
-from homeostat.gpu.kinds import SIZE_MOST, WHOLE, NodeStage, in_short, is_part, milli
+from homeostat.gpu.kinds import WHOLE, NodeStage
 from homeostat.gpu.membership import got_by, pool_of
 from homeostat.gpu.snapshot import (
     ANY_MODEL,
     DEPARTING,
-    NEVER,
     NONE,
     NOT_ALLOWED,
-    UNLIMITED,
     WORKLOAD,
-    Exceeded,
-    Floats,
     Health,
-    Idle,
     Ints,
     Missing,
-    Mode,
     Nodes,
     Phase,
     Places,
@@ -37,55 +42,16 @@ from homeostat.gpu.snapshot import (
     Reclaim,
     Refusal,
     Snapshot,
-    Spot,
     Tenants,
-    Topology,
     Workloads,
     canonical,
 )
-from homeostat.model.kinds import parse_duration
 
-Object = dict[str, Any]
-
-_PHASES = {
-    "": Phase.PENDING,
-    "Pending": Phase.PENDING,
-    "Starting": Phase.STARTING,
-    "Running": Phase.RUNNING,
-    "Suspending": Phase.SUSPENDING,
-    "Suspended": Phase.SUSPENDED,
-}
 _ENDED = ("Succeeded", "Failed")
 _HOLDING = ("Starting", "Running", "Suspending")
-_CLOSED = (NodeStage.CORDONED, NodeStage.DRAINING)
-_TOPOLOGIES = {
-    "": Topology.ANYWHERE,
-    "Node": Topology.NODE,
-    "NvlinkDomain": Topology.NVLINK_DOMAIN,
-    "Rack": Topology.RACK,
-}
-_SPOTS = {"Allow": Spot.ALLOW, "Require": Spot.REQUIRE, "Avoid": Spot.AVOID}
-_MODES = {"Suspend": Mode.SUSPEND, "Checkpoint": Mode.CHECKPOINT, "Restart": Mode.RESTART, "Never": Mode.NEVER}
-_IDLES = {"Reclaim": Idle.RECLAIM, "Warn": Idle.WARN, "Ignore": Idle.IGNORE}
-_EXCEEDED = {"Warn": Exceeded.WARN, "Hold": Exceeded.HOLD, "Suspend": Exceeded.SUSPEND}
-_HEALTH = {"Healthy": Health.HEALTHY, "Suspect": Health.SUSPECT, "Failed": Health.FAILED}
 _SUBMITTED = (WORKLOAD.names or ()).index("submitted")
 _MODELS_MOST = 63
 """How many can be told apart: a bit each."""
-_DEFAULT_GRACE, _DEFAULT_ARRIVAL, _DEFAULT_PERIOD = "30s", "10m0s", "720h0m0s"
-
-
-@lru_cache(maxsize=4096)
-def _seconds(text: str | None, without: float = 0.0) -> float:
-    return without if text is None else parse_duration(text).total_seconds()
-
-
-def _time(text: str | None, without: float = np.nan) -> float:
-    """Seconds since the epoch. A time without a zone is in UTC."""
-    if text is None:
-        return without
-    found = datetime.fromisoformat(text)
-    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
 
 
 class Reader:
@@ -137,7 +103,7 @@ class Reader:
             self.remove(obj)  # nothing is on it, and nothing will be
         elif (shelf := self._shelf(kind)) is not None:
             if (before := shelf.get(name)) is None or before["spec"] != obj["spec"]:
-                _check(obj)  # one that cannot be read stays as it was before, and holds up no other
+                check(obj)  # one that cannot be read stays as it was before, and holds up no other
             shelf[name] = obj
             self._stir(kind, before, obj)
 
@@ -168,16 +134,16 @@ class Reader:
             index = {name: at for at, name in enumerate(models)}
             at, got = {name: at for at, name in enumerate(pools.name)}, got_by(self._pools.values())
             of = {name: pool_of(node, got) for name, node in self._nodes.items()}
-            given = _bools(of[name] in got.get(name, ()) for name in sorted(of))
-            machines = _read_nodes([self._nodes[name] for name in sorted(self._nodes)], index, {name: at.get(pool, NONE) for name, pool in of.items()})
+            given = bools(of[name] in got.get(name, ()) for name in sorted(of))
+            machines = read_nodes([self._nodes[name] for name in sorted(self._nodes)], index, {name: at.get(pool, NONE) for name, pool in of.items()})
             self._machines = _with(machines, given=given)
         elif self._reported:
             self._machines = self._renewed(self._machines, models)
         self._reported.clear()
         nodes = self._machines
         beats = self._beats.at(now, zip(nodes.name, nodes.reported.tolist(), strict=True))
-        heard, lease = _floats(heard for heard, _ in beats), _floats(lease for _, lease in beats)
-        nodes = _with(nodes, heard=heard, lease=lease, skew=_floats(map(self._beats.skew, nodes.name)))
+        heard, lease = floats(heard for heard, _ in beats), floats(lease for _, lease in beats)
+        nodes = _with(nodes, heard=heard, lease=lease, skew=floats(map(self._beats.skew, nodes.name)))
         self._resolve(models, tenants)
         if self._moved:
             self._order = self._in_order()
@@ -189,7 +155,7 @@ class Reader:
         with np.errstate(invalid="ignore"):
             rows["ran"] = np.where(runs, np.maximum(rows["ran"], now - rows["started"]), rows["ran"])
         places, missing = self._places(slots, nodes, now)
-        departing = frozenset(name for name, obj in self._tenants.items() if _is_deleted(obj))
+        departing = frozenset(name for name, obj in self._tenants.items() if is_deleted(obj))
         every = Workloads.of(rows, uids, names)
         refusals, astray, reclaims = dict(self._refusals), dict(self._astray), dict(self._reclaims)
         return Snapshot(now, models, every, places, nodes, tenants, pools, missing, refusals, astray, departing, reclaims)
@@ -212,7 +178,7 @@ class Reader:
         """The nodes with what was reported of some of them."""
         names = sorted(self._reported)
         at = np.searchsorted(np.array(nodes.name), names)
-        part = _read_nodes([self._nodes[name] for name in names], {name: number for number, name in enumerate(models)}, {})
+        part = read_nodes([self._nodes[name] for name in names], {name: number for number, name in enumerate(models)}, {})
         wide = slice(0, part.health.shape[1])
         changed: dict[str, Any] = {}
         for field in ("health", "use", "traffic", "busy_cores", "cordoned", "drain", "heard", "reported", "trouble", "flaps"):
@@ -240,7 +206,7 @@ class Reader:
         if status.get("phase") in _ENDED or (meta.get("deletionTimestamp") and not status.get("assignment")):
             self._drop(uid)
             return
-        slot, row = self._slots.get(uid), _row(meta, spec, status)  # one that cannot be read takes no slot
+        slot, row = self._slots.get(uid), row_of(meta, spec, status)  # one that cannot be read takes no slot
         if slot is None:
             slot = self._slots[uid] = self._vacant.pop() if self._vacant else len(self._texts)
             if slot == len(self._texts):
@@ -262,13 +228,13 @@ class Reader:
             self._placed_for[slot] = status.get("tenant", "")
         else:
             self._placed_for.pop(slot, None)
-        if (refusal := _refusal(status)) is not None:
+        if (refusal := refusal_of(status)) is not None:
             self._refusals[uid] = refusal
         else:
             self._refusals.pop(uid, None)
         if status.get("reclaims"):
             said = status.get("decision") or {}
-            self._reclaims[uid] = Reclaim(status["reclaims"], _time(said.get("at") if said.get("verb") == Verb.RECLAIM else None))
+            self._reclaims[uid] = Reclaim(status["reclaims"], time_of(said.get("at") if said.get("verb") == Verb.RECLAIM else None))
         else:
             self._reclaims.pop(uid, None)
         if row[_SUBMITTED] != self._rows["submitted"][slot]:
@@ -326,7 +292,7 @@ class Reader:
         declared = self._tenants[tenant]
         if namespace not in (declared["spec"].get("namespaces") or (tenant,)):
             return NOT_ALLOWED
-        return DEPARTING if _is_deleted(declared) else at
+        return DEPARTING if is_deleted(declared) else at
 
     def _rows_of(self, assignment: Sequence[Object]) -> Ints:
         numbers, rows = self._numbers, []
@@ -358,7 +324,7 @@ class Reader:
         names = list(self._numbers)
         named = [names[at] for at in number.tolist()]
         beats = [self.heard(name, now) if node == NONE else (math.nan, 0.0) for name, node in zip(named, rows[:, 2].tolist(), strict=True)]
-        return Missing(rows[:, 0], named, rows[:, 3], _floats(heard for heard, _ in beats), _floats(lease for _, lease in beats))
+        return Missing(rows[:, 0], named, rows[:, 3], floats(heard for heard, _ in beats), floats(lease for _, lease in beats))
 
     # tenants, nodes, pools
 
@@ -374,209 +340,7 @@ class Reader:
             models.update(sorted(named - models)[: _MODELS_MOST - len(models)])
         names = sorted(models)
         index = {name: at for at, name in enumerate(names)}
-        return names, _read_tenants(tenants, index), _read_pools(pools, index)
-
-
-def _row(meta: Object, spec: Object, status: Object) -> tuple[Any, ...]:
-    """The fields of `WORKLOAD`; tenant and models are filled in when they are known."""
-    needs, preempted = spec.get("resources") or {}, spec.get("preemption") or {}
-    replicas, each = spec.get("replicas", 1), milli(needs.get("gpus", 1))
-    submitted = _time(status.get("submittedAt"), _time(meta.get("creationTimestamp"), 0.0))
-    ran = status.get("gpuHours", 0.0) * 3600 * WHOLE / max(replicas * each, 1)
-    phase = _PHASES[status.get("phase", "")]
-    if phase is Phase.PENDING and status.get("assignment"):
-        phase = Phase.STARTING
-    deleted = bool(meta.get("deletionTimestamp"))
-    if deleted and phase not in (Phase.STARTING, Phase.RUNNING, Phase.SUSPENDED):
-        phase = Phase.SUSPENDING  # it holds its GPUs until it is gone
-    return (
-        NONE,
-        replicas,
-        each,
-        0,
-        *(min(needs.get(field, 0), SIZE_MOST) for field in ("gpuMemoryMib", "cpuMilli", "memoryMib")),
-        spec.get("priority", 0),
-        _TOPOLOGIES[spec.get("topology", "")],
-        _SPOTS[spec.get("spot", "Allow")],
-        _MODES[preempted.get("mode", "Suspend")],
-        _IDLES[(spec.get("idle") or {}).get("mode", "Reclaim")],
-        phase,
-        deleted or spec.get("suspended", False),
-        deleted,
-        _seconds(spec.get("minimumRuntime")),
-        _seconds(spec.get("maximumRuntime"), NEVER),
-        _seconds(preempted.get("grace", _DEFAULT_GRACE)),
-        _time(spec.get("deadline"), NEVER),
-        submitted,
-        _time(status.get("waitingSince"), submitted + ran),
-        _time(status.get("startedAt")),
-        ran,
-    )
-
-
-def _refusal(status: Object) -> Refusal | None:
-    """That it cannot be suspended, by its agents or by what was decided of it; None where nothing says so."""
-    tries, why = max(((one.get("refusals", 0), one.get("reason", "")) for one in status.get("reports") or ()), default=(0, ""))
-    said = status.get("decision") or {}
-    if not tries and said.get("verb") != Verb.KEEP:
-        return None
-    verb, constraint, beneficiary = (said.get(field, "") for field in ("verb", "constraint", "beneficiary"))
-    return Refusal(tries, in_short(why), verb, constraint, beneficiary, _time(said.get("at")))
-
-
-def _check(obj: Object) -> None:
-    """Raises where a tenant, a node or a pool cannot be read."""
-    spec = obj["spec"]
-    if obj["kind"] == "Tenant":
-        _read_tenants([obj], {quota["model"]: at for at, quota in enumerate(spec.get("quotas") or ())})
-    elif obj["kind"] == "GpuNode":
-        _read_nodes([obj], {spec["model"]: 0}, {})
-    else:
-        _read_pools([obj], {spec["model"]: 0})
-
-
-def _read_nodes(nodes: Sequence[Object], models: dict[str, int], pools: dict[str, int]) -> Nodes:  # pools: by name of the node
-    specs, states = [obj["spec"] for obj in nodes], [obj.get("status") or {} for obj in nodes]
-    width = max((gpu["index"] + 1 for spec in specs for gpu in spec.get("gpus") or ()), default=1)
-    health = np.full((len(nodes), width), int(Health.ABSENT))
-    readings = {field: np.full((len(nodes), width), np.nan) for field in ("utilisation", "memoryTraffic", "cpu")}
-    for at, (spec, state) in enumerate(zip(specs, states, strict=True)):
-        for gpu in spec.get("gpus") or ():
-            health[at, gpu["index"]] = Health.SUSPECT if gpu.get("mig") else Health.HEALTHY
-        for reading in state.get("gpus") or ():
-            if reading["index"] < width and health[at, reading["index"]] != Health.ABSENT:
-                health[at, reading["index"]] = max(health[at, reading["index"]], _HEALTH[reading.get("health", "Healthy")])
-                for field, values in readings.items():
-                    value = reading.get(field)
-                    values[at, reading["index"]] = np.nan if value is None or value < 0 else value
-    reported = np.array([_time(state.get("reportedAt")) for state in states], dtype=np.float64)
-    return Nodes(
-        name=[obj["metadata"]["name"] for obj in nodes],
-        model=_ints(models[spec["model"]] for spec in specs),
-        domain=_groups(spec.get("nvlinkDomain") for spec in specs),
-        rack=_groups(spec.get("rack") for spec in specs),
-        pool=_ints(pools.get(obj["metadata"]["name"], NONE) for obj in nodes),
-        given=np.zeros(len(nodes), dtype=bool),
-        cpu=_ints(_size(spec, "cpuMilli") for spec in specs),
-        memory=_ints(_size(spec, "memoryMib") for spec in specs),
-        cost=_floats(spec.get("costPerHour", 0.0) for spec in specs),
-        spot=_bools(spec.get("spot", False) for spec in specs),
-        cordoned=_bools(
-            spec.get("cordoned", False) or state.get("stage") in _CLOSED or bool(state.get("trouble")) for spec, state in zip(specs, states, strict=True)
-        ),
-        drain=_bools(
-            spec.get("drain", False) or state.get("stage") == NodeStage.DRAINING for spec, state in zip(specs, states, strict=True)
-        ),
-        heard=reported,
-        lease=np.zeros(len(nodes)),
-        reported=reported,
-        skew=np.full(len(nodes), np.nan),
-        trouble=np.array([state.get("trouble", "") for state in states], dtype=object),
-        flaps=_ints(state.get("flaps", 0) for state in states),
-        gpu_memory=_ints(
-            min((_size(gpu, "memoryMib") for gpu in spec.get("gpus") or ()), default=0) for spec in specs
-        ),
-        parts=_bools(is_part(spec["model"]) or any(gpu.get("partOf") for gpu in spec.get("gpus") or ()) for spec in specs),
-        health=health,
-        use=readings["utilisation"],
-        traffic=readings["memoryTraffic"],
-        busy_cores=readings["cpu"],
-    )
-
-
-def _read_tenants(tenants: Sequence[Object], models: dict[str, int]) -> Tenants:
-    specs = [obj["spec"] for obj in tenants]
-    star, shape = len(models), (len(tenants), len(models) + 1)
-    nominal, borrowing, lending = (
-        np.zeros(shape, dtype=np.int64),
-        np.zeros(shape, dtype=np.int64),
-        np.zeros(shape, dtype=np.int64),
-    )
-    column = np.full((len(tenants), len(models)), NONE)
-    for at, spec in enumerate(specs):
-        quotas = {quota["model"]: quota for quota in spec.get("quotas") or ()}
-        if "*" in quotas:
-            column[at] = star
-        for model, quota in quotas.items():
-            if (to := star if model == "*" else models.get(model, NONE)) == NONE:
-                continue
-            nominal[at, to] = milli(quota["nominal"])
-            borrowing[at, to] = UNLIMITED if quota.get("borrowingLimit") is None else milli(quota["borrowingLimit"])
-            lending[at, to] = UNLIMITED if quota.get("lendingLimit") is None else milli(quota["lendingLimit"])
-            if to != star:
-                column[at, to] = to
-    budgets, slas = [spec.get("budget") or {} for spec in specs], [spec.get("sla") or {} for spec in specs]
-    return Tenants(
-        name=[obj["metadata"]["name"] for obj in tenants],
-        cohort=_groups(spec.get("cohort") for spec in specs),
-        weight=_floats(spec.get("weight", 1.0) for spec in specs),
-        column=column,
-        nominal=nominal,
-        borrowing=borrowing,
-        lending=lending,
-        budget=_floats(budget.get("gpuHours", NEVER) for budget in budgets),
-        period=_floats(_seconds(budget.get("period", _DEFAULT_PERIOD)) for budget in budgets),
-        exceeded=_ints(_EXCEEDED[budget.get("onExceeded", "Hold")] for budget in budgets),
-        max_wait=_floats(_seconds(sla.get("maxWait"), NEVER) for sla in slas),
-        share_of_time=_floats(sla.get("shareOfTime") or 0.0 for sla in slas),
-    )
-
-
-def _read_pools(pools: Sequence[Object], models: dict[str, int]) -> Pools:
-    specs = [obj["spec"] for obj in pools]
-    return Pools(
-        name=[obj["metadata"]["name"] for obj in pools],
-        model=_ints(models[spec["model"]] for spec in specs),
-        gpus=_ints(spec.get("gpusPerNode", 8) for spec in specs),
-        gpu_memory=_ints(_size(spec, "gpuMemoryMib") for spec in specs),
-        parts=_bools(is_part(spec["model"]) for spec in specs),
-        cpu=_ints(_size(spec, "cpuMilli") for spec in specs),
-        memory=_ints(_size(spec, "memoryMib") for spec in specs),
-        minimum=_ints(_wanted(obj, "minimum") for obj in pools),
-        maximum=_ints(_wanted(obj, "maximum") for obj in pools),
-        cost=_floats(spec.get("costPerHour", 0.0) for spec in specs),
-        spot=_bools(spec.get("spot", False) for spec in specs),
-        coming=_ints((obj.get("status") or {}).get("coming", 0) for obj in pools),
-        refused=_ints(
-            sum(bool(one.get("refused")) for one in (obj.get("status") or {}).get("machines") or ()) for obj in pools
-        ),
-        trouble=[(obj.get("status") or {}).get("trouble", "") for obj in pools],
-        arrives_within=_floats(_seconds(spec.get("arrivesWithin", _DEFAULT_ARRIVAL)) for spec in specs),
-    )
-
-
-def _is_deleted(obj: Object) -> bool:
-    """Whether it was deleted, and is held by somebody."""
-    return bool(obj["metadata"].get("deletionTimestamp"))
-
-
-def _wanted(pool: Object, limit: str) -> int:
-    """Of a pool that is deleted nothing is wanted any more."""
-    return 0 if _is_deleted(pool) else int(pool["spec"].get(limit, 0))
-
-
-def _size(spec: Object, field: str) -> int:
-    """What there is of it; where nobody said, there is enough."""
-    return min(spec.get(field) or UNLIMITED, UNLIMITED)
-
-
-def _groups(names: Iterable[str | None]) -> Ints:
-    """Names as numbers, the empty one as none."""
-    listed = list(names)
-    index = {name: at for at, name in enumerate(sorted({name for name in listed if name}))}
-    return _ints(index.get(name or "", NONE) for name in listed)
-
-
-def _ints(values: Iterable[int]) -> Ints:
-    return np.array(list(values), dtype=np.int64)
-
-
-def _floats(values: Iterable[float]) -> Floats:
-    return np.array(list(values), dtype=np.float64)
-
-
-def _bools(values: Iterable[bool]) -> NDArray[np.bool_]:
-    return np.array(list(values), dtype=np.bool_)
+        return names, read_tenants(tenants, index), read_pools(pools, index)
 
 
 def _with(nodes: Nodes, **changed: Any) -> Nodes:
