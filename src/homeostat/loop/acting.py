@@ -143,6 +143,8 @@ class Acting:
             await controller.let_go(seen.obj)
             self._ledger.leave(drift.ref)
             return
+        if drift.op is Op.UPDATE and drift.cause is Cause.INTENT and record.last_applied is not None:
+            self._ledger.meanings.replaced(drift.ref, record.last_applied, drift.by)
         record.last_applied = dict(seen.declared) if not seen.deleting else None  # type: ignore[arg-type]
         record.identity = seen.identity
         if seen.unhealthy:

@@ -11,13 +11,15 @@ from collections.abc import Mapping
 from homeostat.loop.changesets import ChangeSets, last_write
 from homeostat.loop.controller import Controller, Seen
 from homeostat.loop.declarations import Object
-from homeostat.loop.fleet import Drift, Fleet, Hold, Phase, Ref
+from homeostat.loop.fleet import Cause, Drift, Fleet, Hold, Op, Phase, Ref
 from homeostat.loop.gating import Gate
 from homeostat.loop.lines import judged_in, line_of, repaired_in_vain
 from homeostat.loop.listener import Closed, Listeners
+from homeostat.loop.meanings import Meanings
 from homeostat.loop.members import Members, Where, where_of
-from homeostat.loop.observation import Unknown
+from homeostat.loop.observation import Absent, Unknown
 from homeostat.loop.queue import WorkQueue
+from homeostat.loop.record import REVERSALS_KEPT
 from homeostat.loop.rounds import Rounds
 from homeostat.loop.settling import Settling
 from homeostat.loop.stock import examined, outcome, take_stock
@@ -61,6 +63,8 @@ class Ledger:
         """How often in a row what an action was decided on had moved."""
         self.turns: dict[Ref, tuple[int, float]] = {}
         """How often in a row the reason changed for which something is held, and when last, by the event loop's clock."""
+        self.meanings = Meanings()
+        """What was declared before, of what was changed last."""
         self.regrouping = False
         """Policies changed, and not everything has found its fleet yet."""
 
@@ -117,6 +121,7 @@ class Ledger:
         self.holds.pop(ref, None)
         self.moves.pop(ref, None)
         self.turns.pop(ref, None)
+        self.meanings.forget(ref)
         self._controllers[ref.kind].forget(ref)
 
     # What is open
@@ -146,6 +151,8 @@ class Ledger:
         if seen.diff:
             known = fleet.drifts.get(ref)
             drift = line_of(controller, seen, known, self.sets, self._clock.now())
+            if known is None:
+                self._count_turn(controller, drift, seen)
             if known is not None and known is not drift and known.in_flight:
                 fleet.forget(ref)
             fleet.drifts[ref] = drift
@@ -164,6 +171,14 @@ class Ledger:
                 self.look_soon(ref)
             self._deciding.soon(fleet)
         return None
+
+    def _count_turn(self, controller: Controller, drift: Drift, seen: Seen) -> None:
+        """Two who take back each other's declarations fight as two do who change the thing itself."""
+        if drift.op is not Op.UPDATE or drift.cause is not Cause.INTENT or isinstance(seen.declared, Absent) or not controller.provider.contested:
+            return
+        if other := self.meanings.undone(drift.ref, seen.declared, drift.by):
+            drift.reversals = (*drift.reversals, self._clock.now())[-REVERSALS_KEPT:]
+            drift.by = (*drift.by, other)
 
     def stands(self, drift: Drift) -> bool:
         """Whether it is still the line of its resource: what another has taken the place of was judged for nothing."""
