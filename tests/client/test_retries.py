@@ -153,3 +153,9 @@ async def test_a_refusal_in_process_is_the_one_that_would_have_been_read() -> No
     handed = Reply(429, {}, b"", refusal).refusal()
     assert handed is refusal
     assert vars(read) == vars(handed)
+
+
+async def test_whoever_carries_a_refusal_on_can_read_it() -> None:
+    refusal = too_many_requests("slow down")
+    handed = Reply(429, {}, b"", refusal)
+    assert orjson.loads(await handed.read()) == refusal.status()

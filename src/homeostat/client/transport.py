@@ -53,14 +53,21 @@ class Answer(Protocol):
 class Reply:
     """A whole answer: an `Answer` of which nothing is left to come."""
 
-    __slots__ = ("_error", "_taken", "body", "headers", "status")
+    __slots__ = ("_body", "_error", "_taken", "headers", "status")
 
     def __init__(self, status: int, headers: Mapping[str, str], body: bytes, error: ApiError | None = None) -> None:
         self.status = status
         self.headers = headers
-        self.body = body
+        self._body = body
         self._error = error
         self._taken = False
+
+    @property
+    def body(self) -> bytes:
+        """What was answered. A refusal that was handed over as the error itself is written out when somebody reads it."""
+        if not self._body and self._error is not None:
+            self._body = orjson.dumps(self._error.status())
+        return self._body
 
     def json(self) -> Any:
         """The body, decoded."""
