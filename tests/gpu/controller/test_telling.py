@@ -87,7 +87,7 @@ async def test_who_ends_after_its_deadline_is_told_so_also_where_nothing_was_dec
     await _policy(world, every="1h")
     async with world.node("n1", 1):
         await world.quota(1)
-        spec = {"tenant": "t", "command": python("import time; time.sleep(2.5)"), "deadline": format_time(time.time() + 1.5)}
+        spec = {"tenant": "t", "command": python("import time; time.sleep(6)"), "deadline": format_time(time.time() + 5)}  # it begins before that on any machine
         await world.workloads.create({"metadata": {"name": "late"}, "spec": spec})
         await world.phase("late", "Succeeded")
         late = await world.until("late", lambda obj: condition_is(obj, "SlaMet", "False"))
