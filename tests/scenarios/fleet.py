@@ -231,6 +231,20 @@ class Fleet:
         said = "by one approval" if len(plans) == 1 else f"by {len(plans)} approvals"
         return Figures(damage, len(self.names), told, said if came else "not")
 
+    async def corrected(self) -> Figures:
+        """What a wrong push cost, and whether all is calm again once what was meant is declared."""
+        told = await self.told()
+        await asyncio.sleep(3 * PASS)
+        damage = await self.damage()
+        if self.naive:
+            return Figures(damage, self.size, told, "—")
+        await self.declare("red", change_set="correction")
+        came = await self.until(self._calm)
+        return Figures(damage, self.size, told, "by itself, once corrected" if came else "not")
+
+    async def _calm(self) -> bool:
+        return self.colours() == {"red": self.size} and not await self.says()
+
     async def honest(self, done: Callable[[], bool | Awaitable[bool]], approve: bool = False) -> Figures:
         """How an honest change gets through: at once, in waves, or by one approval."""
         said = "at once"

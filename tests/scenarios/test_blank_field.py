@@ -7,7 +7,7 @@ import random
 from collections import Counter
 
 import pytest
-from tests.scenarios.fleet import PASS, Figures, Fleet, live_through
+from tests.scenarios.fleet import Figures, Fleet, live_through
 from tests.scenarios.test_health_path_typo import MEANT
 
 from homeostat.loop.fleet import Op
@@ -31,14 +31,7 @@ async def incident(fleet: Fleet) -> Figures:
             await fleet.house.declare(name, {"colour": ""})
     fleet.world.sick = lambda thing: "it crashes on the blank" if not thing.fields["colour"].strip() else ""
     await fleet.declare(" ")  # as blank, and no schema sees it
-    told = await fleet.told()
-    await asyncio.sleep(3 * PASS)
-    damage = await fleet.damage()
-    if fleet.naive:
-        return Figures(damage, fleet.size, told, "—")
-    await fleet.declare("red", change_set="correction")
-    came = await fleet.until(lambda: fleet.colours() == {"red": fleet.size})
-    return Figures(damage, fleet.size, told, "by itself, once corrected" if came else "not")
+    return await fleet.corrected()
 
 
 async def herd(fleet: Fleet) -> Figures:

@@ -18,14 +18,7 @@ async def incident(fleet: Fleet) -> Figures:
         empty = {"fleet": {}, "mode": "Enforce"}  # whoever wrote it meant one rack, and the list came out empty
         await fleet.house.policies.create({"metadata": {"name": "rack"}, "spec": empty})
     await fleet.declare("erased")
-    told = await fleet.told()
-    await asyncio.sleep(3 * PASS)
-    damage = await fleet.damage()
-    if fleet.naive:
-        return Figures(damage, fleet.size, told, "—")
-    await fleet.declare("red", change_set="correction")
-    came = await fleet.until(lambda: _calm(fleet))
-    return Figures(damage, fleet.size, told, "by itself, once corrected" if came else "not")
+    return await fleet.corrected()
 
 
 async def erase_by_labels(fleet: Fleet) -> Figures:
@@ -57,10 +50,6 @@ async def honest(fleet: Fleet) -> Figures:
     await fleet.stand()
     await fleet.declare("erased", fleet.names[:1])
     return await fleet.honest(lambda: fleet.colours() == {"red": fleet.size - 1, "erased": 1})
-
-
-async def _calm(fleet: Fleet) -> bool:
-    return fleet.colours() == {"red": fleet.size} and not await fleet.says()
 
 
 @pytest.mark.parametrize("size", [1, 9, 20])

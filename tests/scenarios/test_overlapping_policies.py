@@ -17,14 +17,7 @@ TEAMS = 5
 async def incident(fleet: Fleet) -> Figures:
     await _teams(fleet)
     await fleet.declare("blue")
-    told = await fleet.told()
-    await asyncio.sleep(3 * PASS)
-    damage = await fleet.damage()
-    if fleet.naive:
-        return Figures(damage, fleet.size, told, "—")
-    await fleet.declare("red", change_set="correction")
-    came = await fleet.until(lambda: _calm(fleet))
-    return Figures(damage, fleet.size, told, "by itself, once corrected" if came else "not")
+    return await fleet.corrected()
 
 
 async def honest(fleet: Fleet) -> Figures:
@@ -74,10 +67,6 @@ async def _teams(fleet: Fleet, teams: int = TEAMS) -> None:
         await fleet.house.things.patch(name, {"metadata": {"labels": {"team": f"t{number % teams}"}, "annotations": {CHANGE_SET: "labels"}}})
     await asyncio.sleep(3 * PASS)
     fleet.fault()
-
-
-async def _calm(fleet: Fleet) -> bool:
-    return fleet.colours() == {"red": fleet.size} and not await fleet.says()
 
 
 def test_what_the_policy_for_all_says_holds() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from homeostat.guards.policy import GuardPolicy
-from homeostat.loop.fleet import Cause, Drift, Fleet, Hold, Verdict
+from homeostat.loop.fleet import Drift, Fleet, Hold, Verdict
 from homeostat.model.kinds import format_duration
 
 GUARD = "flap"
@@ -23,7 +23,6 @@ def judge(policy: GuardPolicy, fleet: Fleet, verdict: Verdict, now: float) -> No
         said = format_duration(policy.flap.within)
         other = " and ".join(drift.by) or "an unknown writer"
         where = f" {', '.join(drift.paths)}" if drift.paths else ""
-        both = other if drift.cause is Cause.INTENT and len(drift.by) > 1 else f"homeostat and {other}"
-        return Hold(GUARD, f"{both} undo each other{where}: {most} reversals within {said}", calm)
+        return Hold(GUARD, f"{drift.against or 'homeostat'} and {other} undo each other{where}: {most} reversals within {said}", calm)
 
     verdict.sift(judged)

@@ -103,6 +103,7 @@ class Drift(msgspec.Struct):
     foreign: str = ""  # why this change is another's to make, though the thing is ours
     change_set: str = ""
     by: tuple[str, ...] = ()  # who made it differ, where that is known
+    against: str = ""  # whose declaration it takes back, where that is somebody else's
     phase: Phase = Phase.OPEN
     attempts: int = 0
     failures: int = 0  # in a row

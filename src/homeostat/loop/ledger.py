@@ -178,7 +178,7 @@ class Ledger:
             return
         if other := self.meanings.undone(drift.ref, seen.declared, drift.by):
             drift.reversals = (*drift.reversals, self._clock.now())[-REVERSALS_KEPT:]
-            drift.by = (*drift.by, other)
+            drift.against = other
 
     def stands(self, drift: Drift) -> bool:
         """Whether it is still the line of its resource: what another has taken the place of was judged for nothing."""

@@ -51,7 +51,7 @@ def line_of(controller: Controller, seen: Seen, known: Drift | None, sets: Chang
     )
     if known is not None:
         line.attempts, line.failures, line.retry_at = known.attempts, known.failures, known.retry_at
-        line.error, line.unseen = known.error, known.unseen
+        line.error, line.unseen, line.against = known.error, known.unseen, known.against
     return line
 
 
