@@ -6,7 +6,8 @@ import orjson
 import pytest
 
 from homeostat.client import Key, Packed, objects
-from homeostat.client.objects import Form
+from homeostat.client.cache import Cache
+from homeostat.client.objects import Form, Squeezed
 
 
 def body(number: int, **metadata: object) -> bytes:
@@ -42,10 +43,31 @@ def test_null_labels_are_none() -> None:
     assert Form(Packed).labels(packed(labels={"room": "hall"})) == {"room": "hall"}
 
 
-def test_of_very_many_what_is_alike_is_kept_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_very_many_that_are_listed_what_is_alike_is_kept_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(objects, "SQUEEZE_ABOVE", 3)
     form = Form(Packed)
-    found = [form.decode(body(number), "lamps.test.dev/v1", "Lamp") for number in range(9)]
+    found = [form.listed(body(number), "lamps.test.dev/v1", "Lamp") for number in range(9)]
+    assert [one.loose for one in found] == [True] * 3 + [False] * 6
     assert [one.body for one in found] == [body(number) for number in range(9)]
-    assert all(len(one.data) < len(one.body) / 2 for one in found[3:])
+    assert all(len(one.content.data) < len(one.body) / 2 for one in found[4:] if isinstance(one.content, Squeezed))
     assert [one.load()["spec"]["watts"] for one in found] == list(range(9))
+
+
+def test_what_changed_last_is_kept_as_it_came(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(objects, "SQUEEZE_ABOVE", 3)
+    form = Form(Packed)
+    cache = Cache(form, {})
+
+    def put(number: int, revision: int) -> None:
+        one = form.decode(body(number, resourceVersion=str(revision)), "lamps.test.dev/v1", "Lamp")
+        assert cache.put(one, form.identity(one))
+
+    for number in range(5):
+        put(number, 10 + number)
+    put(0, 20)  # it had been squeezed, and comes anew
+    held = [cache.get(Key("hall", f"lamp-{number}")) for number in range(5)]
+    assert [one is not None and one.loose for one in held] == [True, False, False, True, True]
+    assert [one is not None and one.load()["spec"]["watts"] for one in held] == list(range(5))
+    cache.remove(Key("hall", "lamp-3"), "uid-3")
+    put(5, 21)
+    assert [one is not None and one.loose for one in held] == [True, False, False, True, True]  # who is gone takes no place

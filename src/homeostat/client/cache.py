@@ -10,7 +10,8 @@ from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from homeostat.client.objects import Form, Identity, Key, newer
+from homeostat.client import objects
+from homeostat.client.objects import Form, Identity, Key, Packed, newer
 
 T = TypeVar("T")
 
@@ -47,6 +48,7 @@ class Cache(Generic[T]):
         self._gone: dict[str, _Gone] = {}  # by uid: what we took out, until the server says so too
         self._ended: dict[str, str] = {}  # by uid: what the server said is gone, and when; the last of them
         self._lists = 0
+        self._loose: dict[Key, None] = {}  # of packed objects, those that are kept as they came; what changed last is last
         self.revision = ""
         """Up to where the server's events are in here: from here a watch goes on."""
 
@@ -155,12 +157,25 @@ class Cache(Generic[T]):
             self._unindex(key, held.object)
         self._held[key] = _Held(obj, uid, revision)
         self._namespaces.setdefault(key.namespace, {})[key] = None
+        if isinstance(obj, Packed):
+            self._keep_loose(key, obj)
         for name, function in self._functions.items():
             for value in function(obj):
                 self._indexes[name].setdefault(value, {})[key] = None
         return True
 
+    def _keep_loose(self, key: Key, obj: Packed) -> None:
+        """Squeezes the one that has not changed for longest where there are many."""
+        self._loose.pop(key, None)
+        if obj.loose:
+            self._loose[key] = None
+        if len(self._loose) > objects.SQUEEZE_ABOVE:
+            longest = next(iter(self._loose))
+            del self._loose[longest]
+            self._form.squeeze(self._held[longest].object)
+
     def _drop(self, key: Key) -> None:
+        self._loose.pop(key, None)
         self._unindex(key, self._held.pop(key).object)
         peers = self._namespaces[key.namespace]
         del peers[key]

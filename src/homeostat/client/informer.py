@@ -317,7 +317,7 @@ class Informer(Generic[T]):
                         self._take(list(found.values()), revision, begun)
                         return
                     continue
-                obj = self._decode(body)
+                obj = self._resource.form.listed(body, self._resource.api_version, self._resource.kind)
                 key = self._resource.form.identity(obj).key
                 if kind == "DELETED":
                     found.pop(key, None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from typing import Any, Generic, NamedTuple, TypeVar, cast
+from typing import Any, Generic, NamedTuple, Self, TypeVar, cast
 
 import msgspec
 import orjson
@@ -76,16 +76,32 @@ class _Head(msgspec.Struct):
 
 
 SQUEEZE_ABOVE = 12_000
-"""After so many objects of a handle were packed the next are squeezed: it costs some microseconds each time one is opened."""
+"""So many objects of a collection, those that changed last, are kept as they came; the others are squeezed. It costs some microseconds to do
+that, and to open one."""
 WINDOW, EFFORT, ROOM = 12, 1, 4
 """How they are squeezed (zlib's window bits, level and memory level): what is alike is near, and memory to do it costs time."""
 
 
-class Packed(msgspec.Struct, frozen=True, gc=False, weakref=False):
+class Squeezed(msgspec.Struct, frozen=True, gc=False, weakref=False):
+    """Bytes without what they have in common with a pattern."""
+
+    data: bytes
+    pattern: bytes
+
+    @classmethod
+    def of(cls, body: bytes, pattern: bytes) -> Self:
+        way = zlib.compressobj(EFFORT, zlib.DEFLATED, WINDOW, ROOM, zdict=pattern)
+        return cls(way.compress(body) + way.flush(), pattern)
+
+    def body(self) -> bytes:
+        return zlib.decompressobj(WINDOW, zdict=self.pattern).decompress(self.data)
+
+
+class Packed(msgspec.Struct, eq=False, gc=False, weakref=False):
     """An object as the bytes that it came as, and beside them what programs look at without opening it.
 
     For large collections that are rarely looked into: an informer of these takes a fifth of the memory; and where they are very many,
-    what is alike in them is kept once (`pattern`).
+    what is alike in them is kept once (`squeeze`). Nobody changes one in any other way.
     """
 
     key: Key
@@ -97,16 +113,25 @@ class Packed(msgspec.Struct, frozen=True, gc=False, weakref=False):
     deleting: bool
     mark: int
     """Another when generation, labels, annotations or the wish to delete it are; the same, within a process, while none is."""
-    data: bytes
-    pattern: bytes
-    """What `data` is squeezed against; empty where it is as it came."""
+    content: bytes | Squeezed
     api_version: str
     kind: str
 
     @property
     def body(self) -> bytes:
         """The bytes that it came as."""
-        return zlib.decompressobj(WINDOW, zdict=self.pattern).decompress(self.data) if self.pattern else self.data
+        content = self.content  # once: another thread may squeeze it
+        return content if isinstance(content, bytes) else content.body()
+
+    @property
+    def loose(self) -> bool:
+        """Whether it is as it came."""
+        return isinstance(self.content, bytes)
+
+    def squeeze(self, pattern: bytes) -> None:
+        """Keeps only what `pattern` does not have as well."""
+        if isinstance(self.content, bytes):
+            self.content = Squeezed.of(self.content, pattern)
 
     def load(self) -> dict[str, Any]:
         """The object, decoded anew: it is the caller's own."""
@@ -138,12 +163,7 @@ class _FactsOf(msgspec.Struct, gc=False):
 _facts = msgspec.json.Decoder(_FactsOf)
 
 
-def _squeezed(body: bytes, pattern: bytes) -> bytes:
-    way = zlib.compressobj(EFFORT, zlib.DEFLATED, WINDOW, ROOM, zdict=pattern)
-    return way.compress(body) + way.flush()
-
-
-def _pack(body: bytes, api_version: str, kind: str, pattern: bytes = b"") -> Packed:
+def _pack(body: bytes, api_version: str, kind: str) -> Packed:
     head = _facts.decode(body).metadata
     return Packed(
         Key(head.namespace, head.name),
@@ -153,8 +173,7 @@ def _pack(body: bytes, api_version: str, kind: str, pattern: bytes = b"") -> Pac
         next((owner.uid for owner in head.owner_references if owner.controller), "") if head.owner_references else "",
         head.deletion_timestamp is not None,
         hash((head.uid, head.generation, head.deletion_timestamp, bytes(head.labels), bytes(head.annotations))),
-        _squeezed(body, pattern) if pattern else body,
-        pattern,
+        body,
         api_version,
         kind,
     )
@@ -178,20 +197,26 @@ class Form(Generic[T]):
         """One object; what lacks them, as the items of a list do, is given apiVersion and kind."""
         if self._decode is not None:
             return self._decode.decode(body)
-        return cast(T, self._pack(body, api_version, kind) if self._packed else _named(orjson.loads(body), api_version, kind))
+        return cast(T, _pack(body, api_version, kind) if self._packed else _named(orjson.loads(body), api_version, kind))
 
-    def _pack(self, body: bytes, api_version: str, kind: str) -> Packed:
-        packed = _pack(body, api_version, kind, self._pattern)
-        self._packs += 1
-        if self._packs == SQUEEZE_ABOVE:
-            self._pattern = body[-(1 << WINDOW) :]
-        return packed
+    def listed(self, body: bytes, api_version: str, kind: str) -> T:
+        """The same of one of a whole collection: of very many, most are not looked at soon."""
+        one = self.decode(body, api_version, kind)
+        if isinstance(one, Packed):
+            self._packs += 1
+            if self._packs > SQUEEZE_ABOVE:
+                self.squeeze(cast(T, one))
+        return one
+
+    def squeeze(self, one: T) -> None:
+        """Keeps of a packed object what it does not have in common with others."""
+        if isinstance(one, Packed):
+            self._pattern = self._pattern or one.body[-(1 << WINDOW) :]
+            one.squeeze(self._pattern)
 
     def shares(self, obj: object) -> bool:
         """Whether an object that another handle decoded may stand for one that this handle would decode."""
-        if isinstance(obj, Packed):
-            return self._packed and not (obj.pattern or self._pattern)
-        return self.plain and isinstance(obj, dict)
+        return self._packed if isinstance(obj, Packed) else self.plain and isinstance(obj, dict)
 
     def to_dict(self, obj: T | dict[str, Any], api_version: str, kind: str) -> dict[str, Any]:
         """An object as a dict of its own, with apiVersion and kind filled in."""

@@ -112,7 +112,7 @@ class Resource(Generic[T]):
                 self._lost(error)
                 raise
             part = msgspec.json.decode(reply.body, type=_List)
-            found.extend(self.form.decode(bytes(raw), self.api_version, self.kind) for raw in part.items or ())
+            found.extend(self.form.listed(bytes(raw), self.api_version, self.kind) for raw in part.items or ())
             found.resource_version = part.metadata.get("resourceVersion", "")
             token = part.metadata.get("continue")
             if not token:

@@ -49,10 +49,12 @@ from homeostat.model.kinds import InvalidSpec, decode, encode
 
 log = logging.getLogger("homeostat.gpu")
 
+QUIET_SECONDS = 0.005
+"""A decision waits until for so long nothing more has changed,"""
 SETTLE_SECONDS = 0.02
-"""How long a decision waits for more after a change."""
+"""and no longer than this; while something else than starts is being carried out, until nothing has changed for that long,"""
 SETTLE_MOST = 1.0
-"""And no longer than this after the first, while something else than starts is being carried out."""
+"""but no longer than this after the first change."""
 FIRM_SECONDS = 5.0
 """So long a start that was decided stands after the loop took it up, unless something is declared anew; after that guards hold it, and it is
 decided again."""
@@ -194,10 +196,15 @@ class Governor:
         loop = asyncio.get_running_loop()
         latest = loop.time() + SETTLE_MOST
         await asyncio.sleep(min(self._decided + self._took / PART_DECIDING, latest) - loop.time())
+        changed = begun = loop.time()
         while loop.time() < latest:
             self._wake.clear()
-            await asyncio.sleep(SETTLE_SECONDS)
-            if len(self._starts) <= PLENTY and (not self._wake.is_set() or self.wishes.keys() <= self._starts):
+            await asyncio.sleep(QUIET_SECONDS)
+            now, quiet = loop.time(), not self._wake.is_set()
+            changed = changed if quiet else now
+            only_starts = self.wishes.keys() <= self._starts
+            settled = quiet or now - begun >= SETTLE_SECONDS if only_starts else now - changed >= SETTLE_SECONDS
+            if settled and len(self._starts) <= PLENTY:
                 return
 
     # What is
