@@ -111,6 +111,15 @@ def test_what_does_not_fit_elsewhere_is_not_drained() -> None:
     assert drained(plan_of(tenant("a", 64), pool(), *nodes, full, small("s", "n1"), policy=CONSOLIDATE)) == []
 
 
+def test_what_would_come_back_larger_is_not_moved_to_save_a_node() -> None:
+    grown = small("s", "n1")
+    grown["spec"]["resources"]["gpus"] = 2
+    held = workload("held", 4, on=[("n0", [0, 1, 2, 3])])
+    objects = [tenant("a", 64), pool(), node("n0", pool="p"), node("n1", pool="p"), held]
+    assert drained(plan_of(*objects, small("s", "n1"), policy=CONSOLIDATE)) == ["n1"]
+    assert drained(plan_of(*objects, grown, policy=CONSOLIDATE)) == []
+
+
 def test_the_moves_of_a_drain_are_decided_at_the_next_cycle() -> None:
     objects = part_empty()
     objects[3]["spec"]["drain"] = True

@@ -193,6 +193,18 @@ def test_a_drained_node_is_emptied() -> None:
     assert (plan.decisions[0].verb, plan.decisions[0].places[0].node) == (Verb.MIGRATE, "n2")
 
 
+def test_what_was_declared_larger_since_is_moved_only_where_its_quota_has_room_for_that() -> None:
+    grown = workload("w", 6, on=[("n1", [0, 1])], preemption={"mode": "Checkpoint"})
+    nodes = [node("n1", drain=True), node("n2")]
+    plan = plan_of(tenant("a", 5), *nodes, grown)
+    assert plan.of(Verb.MIGRATE) == []
+    why = "as it was declared since it wants 4 GPUs more, for which its quota has no room, and it holds up the draining of n1"
+    assert [one.reason for one in plan.of(Verb.REPORT)] == [why]
+    plan = plan_of(tenant("a", 7), *nodes, grown, workload("x", 2))
+    assert [(one.name, len(one.places[0].gpus)) for one in plan.of(Verb.MIGRATE)] == [("team/w", 6)]
+    assert plan.of(Verb.ADMIT) == []  # what it grows by is taken
+
+
 def test_leases_that_are_about_to_run_out_count_when_the_observer_is_judged() -> None:
     first_of_three = [node("n0", heard=-41), node("n1", heard=-35), node("n2", heard=-33), node("n3", heard=-1)]
     plan = plan_of(tenant("a"), *first_of_three, workload("w", on=[("n0", [0])]))

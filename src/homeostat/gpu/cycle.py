@@ -286,6 +286,11 @@ class Cycle:
             return False
         return bool(self.policy.preemption.past_minimum_runtime or self.now - w.started[at] >= w.minimum[at])
 
+    def growth(self, at: int) -> int:
+        """How much more a running workload would hold if it were begun anew, as it was declared since; negative where it would be less."""
+        w = self.snapshot.workloads
+        return int(w.replicas[at] * w.milli[at] - self.total[at])
+
     def unload(self, fleet: Fleet, gone: list[int]) -> None:
         """Frees in a what-if all that these hold."""
         if not gone:

@@ -72,10 +72,11 @@ def _part_empty(cycle: Cycle, held: Ints) -> Ints:
 
 
 def _keep_their_work(cycle: Cycle, here: Ints) -> bool:
-    """Whether all of these can be moved and lose nothing by it: they write down their state, and it is not tied to the node."""
+    """Whether all of these can be moved and lose nothing by it: they write down their state, it is not tied to the node, and they come back as
+    large as they are."""
     w = cycle.snapshot.workloads
     able = (w.phase[here] == Phase.RUNNING) & (w.preemption[here] == Mode.CHECKPOINT)
-    return bool(able.all()) and all(cycle.may_leave(at) for at in here.tolist())
+    return bool(able.all()) and all(cycle.may_leave(at) and not cycle.growth(at) for at in here.tolist())
 
 
 def _without(cycle: Cycle, fleet: Fleet, node: int, here: Ints) -> Fleet | None:

@@ -42,7 +42,7 @@ def make_whole(cycle: Cycle) -> None:
 
 
 def _movable(cycle: Cycle) -> Bools:
-    """What can be moved: on one node, with its state, after it had some time to run and not too often."""
+    """What can be moved: on one node, with its state, as large as it is, after it had some time to run and not too often."""
     w, policy = cycle.snapshot.workloads, cycle.policy
     rested = np.asarray(cycle.now - w.started >= np.maximum(w.minimum, policy.time_sharing.slice.total_seconds()))
     able = (
@@ -52,6 +52,7 @@ def _movable(cycle: Cycle) -> Bools:
         & (w.phase == Phase.RUNNING)
         & (w.preemption == Mode.CHECKPOINT)
         & (w.replicas == 1)
+        & (w.milli == cycle.total)
     )
     often = [uid for uid, times in cycle.next.preempted.items() if len(times) >= policy.preemption.per_workload]
     able[cycle.find(often)] = False

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from homeostat.gpu.cycle import Cycle
+from homeostat.gpu.cycle import Cycle, gpus
 from homeostat.gpu.decisions import Constraint, Verb
-from homeostat.gpu.snapshot import Mode, Phase
+from homeostat.gpu.snapshot import NONE, Mode, Phase
 
 
 def drain(cycle: Cycle) -> None:
@@ -18,12 +18,14 @@ def drain(cycle: Cycle) -> None:
         if w.phase[at] != Phase.RUNNING or not cycle.may_leave(at):
             continue
         name = next(nodes.name[node] for _, node, _, _ in cycle.taken_of(at) if nodes.drain[node])
-        never = w.preemption[at] == Mode.NEVER
-        taken = None if never else cycle.fleet.place(cycle.need_of(at), int(cycle.model[at]))
+        why = _why_not(cycle, at)
+        taken = None if why else cycle.fleet.place(cycle.need_of(at), int(cycle.model[at]))
         if taken is None:
-            why = "it may never be preempted" if never else "there is no room for it elsewhere"
+            why = why or "there is no room for it elsewhere"
             tell_once(cycle, f"{w.uid[at]}/drain", at, f"{why}, and it holds up the draining of {name}", Constraint.DRAIN)
             continue
+        if cycle.column[at] != NONE and (more := cycle.growth(at)) > 0:
+            cycle.ledger.take(int(w.tenant[at]), int(cycle.column[at]), more)
         cycle.spots[at] = taken
         how = "with its checkpoint" if w.preemption[at] == Mode.CHECKPOINT else "from the beginning"
         cycle.say(
@@ -33,6 +35,16 @@ def drain(cycle: Cycle) -> None:
             Constraint.DRAIN,
             places=cycle.places_for(taken),
         )
+
+
+def _why_not(cycle: Cycle, at: int) -> str:
+    """Why one that runs is not to be begun elsewhere; empty where it may be."""
+    w, more = cycle.snapshot.workloads, cycle.growth(at)
+    if w.preemption[at] == Mode.NEVER:
+        return "it may never be preempted"
+    if more > 0 and cycle.column[at] != NONE and cycle.ledger.room(int(w.tenant[at]), int(cycle.column[at])) < more:
+        return f"as it was declared since it wants {gpus(more)} more, for which its quota has no room"
+    return ""
 
 
 def tell_once(cycle: Cycle, key: str, at: int, reason: str, constraint: Constraint) -> None:
