@@ -55,11 +55,11 @@ async def test_a_loop_that_is_killed_after_a_node_was_had_asks_for_no_second_one
     cloud, dead = Cloud(world.folder), asyncio.Event()
     change = Books.change
 
-    async def dies(self: Books, name: str, uid: str, what: Any) -> Any:
+    async def dies(self: Books, name: str, uid: str, *what: Any) -> Any:
         if cloud.holds():  # the node was had: what follows is to write down its name
             dead.set()
             await asyncio.Event().wait()
-        return await change(self, name, uid, what)
+        return await change(self, name, uid, *what)
 
     monkeypatch.setattr(Books, "change", dies)
     await world.declare_pool(minimum=1, provision=cloud.provision)
@@ -115,6 +115,26 @@ async def test_a_node_that_does_not_join_in_time_is_given_back_and_another_asked
     first = cloud.asked("get")[0]["key"]
     assert first in {one["key"] for one in cloud.asked("giveBack")}
     assert first not in cloud.holds()
+
+
+async def test_a_pool_whose_nodes_never_join_says_so_and_is_asked_less_and_less(world: World) -> None:
+    cloud = Cloud(world.folder)
+    await world.declare_pool(minimum=2, provision=cloud.provision, arrivesWithin="1s")
+    for times, pause in ((2, "1 s"), (3, "2 s"), (4, "4 s")):
+        why = f"what it gave did not join within 1 s, {times} times in a row, and was given back; it is asked again after {pause}"
+        await world.pool_is(lambda status, why=why: status.get("trouble") == why)
+        assert len({one["key"] for one in cloud.asked("get")}) == 2 * times
+    assert cloud.holds() == []
+
+
+async def test_a_node_that_joins_at_last_makes_up_for_those_that_did_not(world: World) -> None:
+    cloud = Cloud(world.folder)
+    await world.declare_pool(minimum=1, provision=cloud.provision, arrivesWithin="1s")
+    await world.pool_is(lambda status: status.get("unjoined") == 1)
+    await world.declare_pool(minimum=1, provision=cloud.provision, arrivesWithin="1m")
+    await eventually(lambda: len(cloud.holds()) == 1, 30)
+    async with machine(world, f"m-{cloud.holds()[0]}"):
+        await world.pool_is(lambda status: not status.get("unjoined") and status.get("ready") == 1)
 
 
 async def test_what_a_command_may_not_do_is_said_and_not_done(world: World) -> None:

@@ -14,6 +14,8 @@ from homeostat.gpu.objects import Reader
 from homeostat.gpu.pools.standing import (
     PoolWish,
     by_node,
+    distrust,
+    has_joined,
     is_silent,
     late_ones,
     node_wish,
@@ -22,6 +24,7 @@ from homeostat.gpu.pools.standing import (
     unwanted_ones,
 )
 from homeostat.gpu.pools.ways import Had, PoolFailed, listed, obtained
+from homeostat.model.clock import format_time
 
 Object = dict[str, Any]
 NOW = 1_800_000_000.0
@@ -43,6 +46,25 @@ def pool(*machines: Object, maximum: int = 4, **meta: Any) -> Object:
 
 def had(name: str, **more: str) -> Object:
     return {"key": f"k-{name}", "node": name, **more}
+
+
+def unjoined(count: int, ago: float, *machines: Object) -> Object:
+    return {"unjoined": count, "unjoinedAt": format_time(NOW - ago), "machines": list(machines)}
+
+
+@pytest.mark.parametrize(("count", "pause"), [(2, 600), (3, 1200), (5, 4800), (40, 86_400)])
+def test_a_pool_whose_nodes_do_not_join_is_asked_again_after_a_pause_that_grows(count: int, pause: float) -> None:
+    assert distrust(unjoined(1, 1), (), NOW, 600) == ""
+    assert f"what it gave did not join within 10 min, {count} times in a row" in distrust(unjoined(count, pause - 1), (), NOW, 600)
+    assert distrust(unjoined(count, pause), (), NOW, 600) == ""
+
+
+def test_a_node_that_joins_ends_the_mistrust_and_one_that_joined_before_does_not() -> None:
+    new, old = had("new", since=format_time(NOW - 5)), had("old", since=format_time(NOW - 500))
+    assert has_joined(unjoined(3, 10, new), {"new"})
+    assert distrust(unjoined(3, 10, new), {"new"}, NOW, 600) == ""
+    assert not has_joined(unjoined(3, 10, old), {"old"})
+    assert distrust(unjoined(3, 10, old, new), {"old"}, NOW, 600)
 
 
 @pytest.mark.parametrize(

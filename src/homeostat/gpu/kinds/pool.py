@@ -65,7 +65,8 @@ class NodePoolSpec(Spec):
     spot: bool = False
     provision: HowToGet = field(default_factory=lambda: HowToGet(simulated=True))
     arrives_within: timedelta = timedelta(minutes=10)
-    """A node whose agent has not joined by then is given back."""
+    """A node whose agent has not joined by then is given back. Where that happened twice in a row, it is asked for another after a pause: as long
+    again, and twice as long each time, up to a day. Other pools are asked meanwhile."""
 
     rules = [Rule("self.minimum <= self.maximum", message="minimum is larger than maximum")]
 
@@ -93,8 +94,13 @@ class NodePoolStatus(Spec):
     coming: int = 0
     """Asked for, not refused, and not joined yet."""
     going: int = 0
+    unjoined: int = 0
+    """How often in a row nodes that it gave were given back, for no agent of theirs joined in time."""
+    unjoined_at: datetime | None = None
+    """When they last were."""
     trouble: str = ""
-    """Why nothing is to be had of it at present: it cannot be read, or refuses. While there is some, other pools are asked for what waits."""
+    """Why nothing is to be had of it at present: it cannot be read, it refuses, or its nodes do not join. While there is some, other pools are
+    asked for what waits."""
     reason: str = ""
     machines: Annotated[tuple[PoolNode, ...], ListMap("key")] = ()
 

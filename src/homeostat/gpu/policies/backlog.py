@@ -27,7 +27,7 @@ def scale(cycle: Cycle) -> None:
     wanted = _wanted(cycle, waiting, there + coming, coming)
     for pool in range(len(pools)):
         name, short = pools.name[pool], int(pools.minimum[pool] - there[pool] - coming[pool])
-        count = max(int(wanted[pool]), short)
+        count = max(int(wanted[pool]), min(short, int(pools.refused[pool])) if pools.trouble[pool] else short)
         if count <= 0:
             continue
         reason = f"{name} has fewer nodes than its minimum of {pools.minimum[pool]}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from homeostat.client import Client
@@ -17,6 +17,8 @@ TRIES = 8
 MANAGER = "homeostat-pools"
 
 Change = Callable[[Sequence[PoolNode]], Iterable[PoolNode]]
+More = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+"""From the status of a pool to what else is to stand in it."""
 
 
 class Books:
@@ -25,8 +27,8 @@ class Books:
     def __init__(self, client: Client) -> None:
         self._pools = client.kind(POOL.api_version, POOL.kind)
 
-    async def change(self, name: str, uid: str, change: Change) -> tuple[PoolNode, ...]:
-        """Makes a change and gives the entries then. `Moved` where the pool is another by now, or is never left alone."""
+    async def change(self, name: str, uid: str, change: Change, more: More | None = None) -> tuple[PoolNode, ...]:
+        """Makes a change and gives the entries then; with it goes `more`. `Moved` where the pool is another by now, or is never left alone."""
         for _ in range(TRIES):
             obj = await self._pools.get(name)
             if obj["metadata"]["uid"] != uid:
@@ -35,8 +37,9 @@ class Books:
             after = tuple(change(before))
             if after == before:
                 return before
-            wire: dict[str, Any] = {"machines": [encode(one, defaults=False) for one in after]}
-            coming = (obj.get("status") or {}).get("coming", 0) + _expected(after) - _expected(before)
+            status = obj.get("status") or {}
+            wire: dict[str, Any] = {"machines": [encode(one, defaults=False) for one in after], **(more(status) if more else {})}
+            coming = status.get("coming", 0) + _expected(after) - _expected(before)
             same = {field: obj["metadata"][field] for field in ("uid", "resourceVersion")}
             patch = {"metadata": same, "status": {**wire, "coming": max(coming, 0)}}
             try:

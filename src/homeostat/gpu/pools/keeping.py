@@ -17,6 +17,7 @@ from homeostat.gpu.kinds import NodePoolSpec, PoolNode
 from homeostat.gpu.pools.books import Books
 from homeostat.gpu.pools.exec import ByCommand
 from homeostat.gpu.pools.simulated import Simulated
+from homeostat.gpu.pools.standing import distrust
 from homeostat.gpu.pools.ways import Had, Pool, PoolFailed, Way
 from homeostat.gpu.pools.webhook import ByWebhook
 from homeostat.loop.provider import Refused
@@ -101,8 +102,18 @@ class Pools:
         pool = Pool(name, spec)
         return await self._way(pool).has(pool)
 
-    async def grow(self, name: str, uid: str, spec: NodePoolSpec, missing: int, replaces: Sequence[str], late: Collection[str]) -> None:
-        """Takes back what is late, and asks for what is missing and for what was asked for before and never came back with a name.
+    async def grow(
+        self,
+        name: str,
+        uid: str,
+        spec: NodePoolSpec,
+        missing: int,
+        replaces: Sequence[str],
+        back: Collection[str],
+        unjoined: Collection[str] = (),
+    ) -> None:
+        """Gives `back` what is late or unwanted, and asks for what is missing and for what was asked for before and never came back with a name.
+        `unjoined` are those of them that were had and did not join: they are counted.
 
         All of it is written down before it is asked for. Where some cannot be had the others are, and it raises.
         """
@@ -110,12 +121,21 @@ class Pools:
         way = self._way(pool)
         had = {one.key: one for one in await way.has(pool)}
         for one in await self.asked(name, uid):
-            if one.key in late:
+            if one.key in back:
                 await way.give_back(pool, had.get(one.key, Had(one.key, one.node)))
         wanted = self._entries(name, missing, replaces)
-        machines = await self._books.change(
-            name, uid, lambda before: [*(one for one in before if one.key not in late), *_new(before, wanted)]
-        )
+
+        def kept(before: Sequence[PoolNode]) -> list[PoolNode]:
+            return [*(one for one in before if one.key not in back), *_new(before, wanted)]
+
+        def counted(status: Mapping[str, Any]) -> Mapping[str, Any]:
+            if not any(one["key"] in unjoined for one in status.get("machines") or ()):
+                return {}
+            more = {"unjoined": status.get("unjoined", 0) + 1, "unjoinedAt": self._clock.timestamp()}
+            trouble = distrust(more, (), self._clock.now(), spec.arrives_within.total_seconds())
+            return {**more, "trouble": trouble or status.get("trouble", "")}
+
+        machines = await self._books.change(name, uid, kept, counted)
         await self._get_all(way, pool, uid, [one for one in machines if not one.node])
 
     def _entries(self, name: str, missing: int, replaces: Sequence[str]) -> list[PoolNode]:

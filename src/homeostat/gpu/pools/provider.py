@@ -34,6 +34,8 @@ class _Look(msgspec.Struct, frozen=True):
 
     state: PoolState
     late: frozenset[str]
+    unjoined: frozenset[str]
+    """Those of the late ones that are there, and have not joined."""
     unwanted: frozenset[str]
     wish: PoolWish
 
@@ -85,7 +87,8 @@ class NodePool(Provider[NodePoolSpec, PoolState]):
         wish = nodes.pools.get(task.ref.uid) or PoolWish(len(machines))
         late = late_ones(machines, had, nodes.names(), self._clock.now(), spec.arrives_within.total_seconds())
         unwanted = unwanted_ones(machines, wish)
-        look = self._looks[task.ref.uid] = _Look(pool_state(machines, late | unwanted, wish.replaced), late, unwanted, wish)
+        unjoined = late & {one.key for one in had}
+        look = self._looks[task.ref.uid] = _Look(pool_state(machines, late | unwanted, wish.replaced), late, unjoined, unwanted, wish)
         return look.state
 
     async def wanted(self, spec: NodePoolSpec) -> PoolState:
@@ -103,7 +106,7 @@ class NodePool(Provider[NodePoolSpec, PoolState]):
         known = [one for one in machines_of(obj or {}) if one.node not in look.wish.replaced and one.key not in back]
         missing = max(_goal(look) - len(known), 0)
         replaces = [uid for uid in look.wish.replaces if uid not in {one.replaces for one in known}]
-        await self._pools.grow(ref.name, ref.uid, spec, missing, replaces, back)
+        await self._pools.grow(ref.name, ref.uid, spec, missing, replaces, back, look.unjoined)
 
     async def delete(self, spec: NodePoolSpec) -> None:
         """Its nodes are drained and given back, each through the gate, before it goes; what never joined goes at once."""

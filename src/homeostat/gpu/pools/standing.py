@@ -9,13 +9,20 @@ from typing import Any
 import msgspec
 
 from homeostat.gpu.beats import renewal
+from homeostat.gpu.cycle import span
 from homeostat.gpu.decisions import Constraint, Decision, Verb
 from homeostat.gpu.kinds import NodeStage, PoolNode
 from homeostat.gpu.pools.ways import Had
+from homeostat.model.clock import parse_time
 from homeostat.model.kinds import Spec, decode
 
 Object = Mapping[str, Any]
 
+UNJOINED = 2
+"""After what it gave did not join so many times in a row, a pool is given a pause."""
+PAUSE_MOST = 86_400.0
+"""Seconds."""
+NEVER = "1970-01-01T00:00:00Z"
 _TELLING = (Verb.CORDON, Verb.DRAIN, Verb.SCALE_DOWN, Verb.REPLACE)
 """What is decided about nodes, the stronger the later."""
 
@@ -142,6 +149,24 @@ def unwanted_ones(machines: Sequence[PoolNode], wish: PoolWish) -> frozenset[str
     asked = [one for one in machines if one.node not in wish.replaced]
     refused = [one.key for one in asked if one.refused]
     return frozenset(refused[max(len(refused) - max(len(asked) - wish.nodes, 0), 0) :])
+
+
+def distrust(status: Object, joined: Collection[str], now: float, arrives_within: float) -> str:
+    """Why a pool is not asked for more for now though it gives nodes: those that it gave last did not join. Empty where it may be."""
+    count, at = int(status.get("unjoined") or 0), status.get("unjoinedAt")
+    if count < UNJOINED or not at or has_joined(status, joined):
+        return ""
+    pause = min(arrives_within * 2 ** min(count - UNJOINED, 20), max(PAUSE_MOST, arrives_within))
+    left = parse_time(at) + pause - now
+    if left <= 0:
+        return ""
+    return f"what it gave did not join within {span(arrives_within)}, {count} times in a row, and was given back; it is asked again after {span(pause)}"
+
+
+def has_joined(status: Object, joined: Collection[str]) -> bool:
+    """Whether a node of a pool has joined that was had after the last that did not."""
+    after = parse_time(status.get("unjoinedAt") or NEVER)
+    return any(one.get("node") in joined and parse_time(one.get("since") or NEVER) >= after for one in status.get("machines") or ())
 
 
 def is_late(machine: PoolNode, now: float, arrives_within: float) -> bool:

@@ -22,6 +22,8 @@ from homeostat.gpu.pools.standing import (
     Object,
     PoolWish,
     by_node,
+    distrust,
+    has_joined,
     is_late,
     is_silent,
     machines_of,
@@ -203,10 +205,13 @@ class Wishes:
             name, machines = obj["metadata"]["name"], machines_of(obj)
             going = sum(joined.get(one.node) in (NodeStage.DRAINING, NodeStage.GIVING_BACK) for one in machines)
             coming = [one for one in machines if one.node not in joined and not one.refused]
-            trouble = self.read.get(name) or next((one.refused for one in machines if one.refused), "")
-            if any(is_late(one, snapshot.now, _arrives_within(obj)) for one in coming if one.node):
+            status, within = obj.get("status") or {}, _arrives_within(obj)
+            trouble = self.read.get(name) or next((one.refused for one in machines if one.refused), "") or distrust(status, joined, snapshot.now, within)
+            if any(is_late(one, snapshot.now, within) for one in coming if one.node):
                 self.pool_bell.ring(Ref(POOL.name, "", name, obj["metadata"]["uid"]))
-            said = {"ready": ready.get(name, 0), "coming": len(coming), "going": going}
+            said: dict[str, Any] = {"ready": ready.get(name, 0), "coming": len(coming), "going": going}
+            if status.get("unjoined") and has_joined(status, joined):
+                said |= {"unjoined": 0, "unjoinedAt": None}
             reason = "; ".join(filter(None, (trouble or why.get(name), strays(name, nodes, got))))
             self._say(POOL.kind, obj, {**said, "trouble": trouble, "reason": reason}, snapshot.now)
 
