@@ -196,6 +196,7 @@ class Governor:
         loop = asyncio.get_running_loop()
         latest = loop.time() + SETTLE_MOST
         await asyncio.sleep(min(self._decided + self._took / PART_DECIDING, latest) - loop.time())
+        enough = SETTLE_SECONDS - QUIET_SECONDS / 2  # timers are not exact
         changed = begun = loop.time()
         while loop.time() < latest:
             self._wake.clear()
@@ -203,7 +204,7 @@ class Governor:
             now, quiet = loop.time(), not self._wake.is_set()
             changed = changed if quiet else now
             only_starts = self.wishes.keys() <= self._starts
-            settled = quiet or now - begun >= SETTLE_SECONDS if only_starts else now - changed >= SETTLE_SECONDS
+            settled = quiet or now - begun >= enough if only_starts else now - changed >= enough
             if settled and len(self._starts) <= PLENTY:
                 return
 
