@@ -11,16 +11,15 @@ const TRIES = 8;
 
 export const standingFreezes = (policy) => (policy.spec.freezes || []).filter((freeze) => !freeze.until || Date.parse(freeze.until) > Date.now());
 
-// Writes what `specOf` makes of a policy. The loop writes its status all the while: what is lost to that is tried again, on what is there by then.
+// Writes what `specOf` makes of a policy as it is now, not as it was shown. The loop writes its status all the while: what is lost to that is tried again.
 async function change(policy, specOf) {
   const path = `${POLICIES}/${encodeURIComponent(policy.name)}`;
-  for (let tries = 1, now = policy; ; tries++) {
+  for (let tries = 1; ; tries++) {
+    const { metadata, spec } = await get(path);
     try {
-      return await merge(path, { metadata: { resourceVersion: now.resourceVersion }, spec: specOf(now) });
+      return await merge(path, { metadata: { resourceVersion: metadata.resourceVersion }, spec: specOf({ name: policy.name, spec }) });
     } catch (error) {
       if (error.code !== 409 || tries === TRIES) throw error;
-      const read = await get(path);
-      now = { name: policy.name, resourceVersion: read.metadata.resourceVersion, spec: read.spec };
     }
   }
 }
