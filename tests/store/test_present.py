@@ -17,7 +17,7 @@ KEYS = [f"things/{n}" for n in range(50)]
 @pytest.fixture(autouse=True)
 def little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nearly every key is looked for in the file, and the keys of the file are read in several steps."""
-    monkeypatch.setattr(recent, "KEYS", 1)
+    monkeypatch.setattr(recent, "BYTES", 0)
     monkeypatch.setattr(log, "_KEYS_AT_ONCE", 7)
 
 
